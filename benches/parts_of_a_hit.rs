@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bb8_redis::bb8::{ManageConnection, Pool};
 use bellwether::store::{
-    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Lease, Renew, Settled, Store,
-    StoreFuture, Tags, Value,
+    Accept, Acquire, Claim, Draft, End, Entry, Lease, Renew, Settled, Store, StoreFuture, Tags,
+    Value, Withdrawal, WithdrawalTarget,
 };
 use bellwether::{Key, Lifetimes, ReadThroughLayer};
 use bytes::Bytes;
@@ -135,7 +135,7 @@ impl Store for AtOnce {
         unreachable!("a hit takes no lease")
     }
 
-    fn change(&self, _: ChangeTarget, _: Change) -> StoreFuture<bool> {
+    fn withdraw(&self, _: WithdrawalTarget, _: Withdrawal) -> StoreFuture<bool> {
         unreachable!("nothing changes")
     }
 }

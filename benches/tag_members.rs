@@ -11,6 +11,7 @@ use std::time::Duration;
 use bellwether::service::{Handle, ReadThrough};
 use bellwether::store::{Store, Tags};
 use bellwether::{Key, MemoryStore, ReadThroughLayer, Tag};
+use bellwether_redis::RedisOptions;
 use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use futures_util::future::join_all;
@@ -20,7 +21,6 @@ use tower::{Layer, Service, service_fn};
 
 use crate::figures::{Spread, Wanted, line};
 use crate::paired::{Effort, Race};
-use crate::tags::options;
 
 pub(crate) fn run(runtime: &Runtime, effort: Effort) {
     let members = if effort.is_smoke() { 100 } else { members().unwrap_or(MEMBERS) };
@@ -190,3 +190,10 @@ const LIFE: Duration = Duration::from_secs(7200);
 const DIGEST: std::ops::Range<usize> = 8..28;
 const SUM: std::ops::Range<usize> = 84..88;
 const TAGS: usize = 96;
+
+pub(crate) fn options(server: &RedisServer, namespace: &str) -> RedisOptions {
+    // Wide, so that a busy machine does not decide what is measured.
+    RedisOptions::new(&server.url(), namespace)
+        .map(|options| options.timeout(Duration::from_secs(5)))
+        .expect("options that make sense")
+}

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use bellwether::store::Store;
 use bellwether::{Error, Key, MemoryStore, ReadThroughLayer, Tag};
-use bellwether_redis::RedisOptions;
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
@@ -21,7 +20,7 @@ use crate::figures::Wanted;
 use crate::hits_in_redis::connection;
 use crate::paired::{Effort, Race, timed};
 use crate::product::Product;
-use crate::tag_members;
+use crate::tag_members::{self, options};
 
 pub(crate) fn run(effort: Effort) {
     let runtime = Runtime::new().expect("a runtime");
@@ -53,13 +52,6 @@ enum Sharing {
     Shared,
     Own,
     Answer,
-}
-
-pub(crate) fn options(server: &RedisServer, namespace: &str) -> RedisOptions {
-    // Wide, so that a busy machine does not decide what is measured.
-    RedisOptions::new(&server.url(), namespace)
-        .map(|options| options.timeout(Duration::from_secs(5)))
-        .expect("options that make sense")
 }
 
 trait Catalog: Service<u64, Response = Product, Error = Error<Infallible>> + Clone {}

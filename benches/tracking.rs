@@ -20,7 +20,7 @@ use tower::{Layer, Service, service_fn};
 
 use crate::cpu::{cpu_time, cpu_time_of};
 use crate::paired::Effort;
-use crate::tags::options;
+use crate::tag_members::options;
 
 pub(crate) fn run(effort: Effort) {
     let rounds = if effort.is_smoke() { 1 } else { said("seconds").unwrap_or(50).div_ceil(10) };

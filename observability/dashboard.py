@@ -120,7 +120,7 @@ ROWS = [
     ]),
     ("Loads", [
         ("Loads by why they started", "cps", True, per_second("loads_started_total", CACHE, "why"), "{{why}}",
-         "The number of queries that the source sees. store_failed, not_kept, wait_ran_out and no_key run "
+         "The number of queries that the source sees. store_failed, private, wait_ran_out and no_key run "
          "without a lease, so other processes may repeat them."),
         ("Loads by how they ended", "cps", True, per_second("load_duration_seconds_count", CACHE, "result"),
          "{{result}}", "failed, timed_out and panicked are faults of the source."),

@@ -4,7 +4,7 @@
 //! any other crate can do the same. `bellwether-lock` uses the utilities in here.
 //!
 //! The builder of an adapter has a [`ReadThroughLayerBuilder`] in its field `layer`, and offers the options
-//! of that with [`delegate_load_options!`]. The adapter makes its keys itself: [`CacheClient`] looks up,
+//! of that with [`delegate_load_options!`]. The adapter makes its keys itself: [`AdapterCache`] looks up,
 //! coalesces and loads by a [`Key`](crate::Key) and a loader.
 //!
 //! ```
@@ -14,7 +14,7 @@
 //!
 //! use bellwether::{ConfigError, Key, MemoryStore, ReadThroughLayer};
 //! use bellwether::codec::Json;
-//! use bellwether::adapter::{delegate_load_options, CacheClient, RequestOptions};
+//! use bellwether::adapter::{delegate_load_options, AdapterCache, RequestOptions};
 //! use bellwether::service::ReadThroughLayerBuilder;
 //! use bellwether::store::Store;
 //! use tower::service_fn;
@@ -32,8 +32,8 @@
 //!
 //!     delegate_load_options!();
 //!
-//!     fn build(self) -> Result<CacheClient<Json>, ConfigError> {
-//!         Ok(CacheClient::new(&self.layer.build()?))
+//!     fn build(self) -> Result<AdapterCache<Json>, ConfigError> {
+//!         Ok(AdapterCache::new(&self.layer.build()?))
 //!     }
 //! }
 //!
@@ -55,8 +55,8 @@
 
 pub use crate::box_future::BoxFuture;
 pub use crate::delegate_load_options;
-pub use crate::read_through::client::CacheClient;
-pub use crate::read_through::lookup::RequestOptions;
+pub use crate::read_through::adapter_cache::AdapterCache;
+pub use crate::read_through::key_request::RequestOptions;
 
 // For the other crates of this project, which are released with it.
 #[doc(hidden)]
@@ -75,5 +75,8 @@ pub use crate::policy::Backoff;
 #[doc(hidden)]
 pub use crate::read_through::handle::{change, result_of_all};
 #[doc(hidden)]
-pub use crate::read_through::remembered::{BypassPermit, PrivateKeys, stale_reason};
+pub use crate::read_through::{
+    outcome::stale_reason,
+    remembered::{BypassPermit, PrivateKeys},
+};
 pub use crate::warn_throttled;

@@ -24,12 +24,12 @@ use crate::config_error::ConfigError;
 use crate::delegate_load_options;
 use crate::error::{BoxError, CacheError};
 use crate::key::{CacheKey, Key, KeyOf};
-use crate::read_through::client::CacheClient;
+use crate::read_through::adapter_cache::AdapterCache;
 use crate::read_through::error_rules::ErrorClass;
 use crate::read_through::future::AnswerFuture;
 use crate::read_through::handle::{Changed, Handle};
+use crate::read_through::key_request::RequestOptions;
 use crate::read_through::layer::{ReadThroughLayer, ReadThroughLayerBuilder};
-use crate::read_through::lookup::RequestOptions;
 use crate::read_through::many::{BatchFuture, BatchResponseOf, load_many};
 use crate::stats::CacheStats;
 use crate::store::{InProcessStore, Store};
@@ -92,7 +92,7 @@ use crate::tag::{Tag, Tags};
 /// Two caches over one store are like two processes, even if they have the same name. So build a
 /// cache once, and clone it.
 pub struct Cache<K, V, C = Json> {
-    client: CacheClient<RuledCodec<V, C>>,
+    client: AdapterCache<RuledCodec<V, C>>,
     name: Arc<str>,
     options: RequestOptions,
     keys: PhantomData<fn(K)>,
@@ -123,14 +123,14 @@ impl<K, V> Cache<K, V, InProcess> {
 
 impl<K, V, C> Cache<K, V, C> {
     /// The same cache, whose calls need their answers by `deadline`: see
-    /// [`Lookup::deadline`](crate::service::Lookup::deadline).
+    /// [`KeyRequest::deadline`](crate::service::KeyRequest::deadline).
     #[must_use]
     pub fn with_deadline(&self, deadline: Instant) -> Self {
         Self { options: self.options.clone().deadline(deadline), ..self.clone() }
     }
 
     /// The same cache, whose calls accept no stored value: they load, or wait for a load under way. See
-    /// [`Lookup::force_refresh`](crate::service::Lookup::force_refresh).
+    /// [`KeyRequest::force_refresh`](crate::service::KeyRequest::force_refresh).
     #[must_use]
     pub fn with_refresh(&self) -> Self {
         Self { options: self.options.clone().force_refresh(true), ..self.clone() }
@@ -593,7 +593,7 @@ impl<K, V, C> CacheBuilder<K, V, C> {
         let layer = layer.build()?;
         let name = names::versioned(name, version)?;
         names::register(&name, &layer.core.statistics, &layer.core.policy);
-        let client = CacheClient::new(&layer);
+        let client = AdapterCache::new(&layer);
         Ok(Cache { client, name, options: RequestOptions::default(), keys })
     }
 }

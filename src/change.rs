@@ -8,7 +8,7 @@ use crate::cache::Cache;
 use crate::error::CacheError;
 use crate::key::KeyOf;
 use crate::read_through::handle::{AT_ONCE, Changed, Handle, change_by, result_of_all};
-use crate::store::ChangeTarget;
+use crate::store::WithdrawalTarget;
 use crate::tag::Tag;
 
 /// What one write makes outdated: keys and tags of any caches, over any stores.
@@ -37,7 +37,7 @@ use crate::tag::Tag;
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing is invalidated before it is run"]
-pub struct Invalidation(Vec<(Handle, ChangeTarget)>);
+pub struct Invalidation(Vec<(Handle, WithdrawalTarget)>);
 
 impl Invalidation {
     /// Of nothing yet.
@@ -47,16 +47,16 @@ impl Invalidation {
 
     /// Adds the value of a key.
     pub fn key<K, V, C>(self, cache: &Cache<K, V, C>, key: impl KeyOf<K>) -> Self {
-        self.target(cache.handle(), ChangeTarget::Key(cache.key(key)))
+        self.target(cache.handle(), WithdrawalTarget::Key(cache.key(key)))
     }
 
     /// Adds all values with a tag, over the store of this cache.
     pub fn tag<K, V, C>(self, cache: &Cache<K, V, C>, tag: Tag) -> Self {
-        self.target(cache.handle(), ChangeTarget::Tag(tag))
+        self.target(cache.handle(), WithdrawalTarget::Tag(tag))
     }
 
     /// Adds a whole key or a tag, by the handle of a layer.
-    pub fn target(mut self, handle: Handle, target: ChangeTarget) -> Self {
+    pub fn target(mut self, handle: Handle, target: WithdrawalTarget) -> Self {
         self.0.push((handle, target));
         self
     }
@@ -72,8 +72,8 @@ impl Invalidation {
     pub async fn run(self) -> Result<(), CacheError> {
         let each = self.0.into_iter().map(|(handle, target)| async move {
             match target {
-                ChangeTarget::Key(key) => handle.invalidate(&key).await.map(drop),
-                ChangeTarget::Tag(tag) => handle.invalidate_tag(&tag).await,
+                WithdrawalTarget::Key(key) => handle.invalidate(&key).await.map(drop),
+                WithdrawalTarget::Tag(tag) => handle.invalidate_tag(&tag).await,
             }
         });
         result_of_all(stream::iter(each).buffer_unordered(AT_ONCE).collect::<Vec<_>>().await)

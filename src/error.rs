@@ -140,8 +140,8 @@ impl CacheError {
     }
 
     /// Whether the store [keeps](StoreError::kept) and repeats the invalidation, or all that failed.
-    pub fn is_kept(&self) -> bool {
-        self.source().and_then(|source| source.downcast_ref()).is_some_and(StoreError::is_kept)
+    pub fn is_pending(&self) -> bool {
+        self.source().and_then(|source| source.downcast_ref()).is_some_and(StoreError::is_pending)
     }
 
     pub(crate) fn contended(key: &Key) -> Self {
@@ -254,7 +254,7 @@ impl StdError for CacheError {
 pub enum CacheErrorKind {
     /// Another caller is loading the key, and the policy is to fail fast.
     Contended,
-    /// The caller's [deadline](crate::service::Lookup::deadline) has passed, or cannot be met.
+    /// The caller's [deadline](crate::service::KeyRequest::deadline) has passed, or cannot be met.
     DeadlineExceeded,
     /// The key is longer than [`Key::MAX_BYTES`].
     KeyTooLong,

@@ -79,7 +79,7 @@ pub enum BypassReason {
     /// The key function gave no key.
     NoKey,
     /// Answers for this key are private or cannot be stored.
-    NotKept,
+    Private,
     /// The store failed.
     StoreFailed,
     /// The wait for the load of another caller ran out, and the policy is to load then.
@@ -119,7 +119,7 @@ impl CacheStatus {
             Self::Collapsed { place: LoadLocation::Local, .. } => "local",
             Self::Collapsed { place: LoadLocation::Remote, .. } => "remote",
             Self::Bypass(BypassReason::NoKey) => "no-key",
-            Self::Bypass(BypassReason::NotKept) => "not-kept",
+            Self::Bypass(BypassReason::Private) => "private",
             Self::Stale { why: StaleReason::StoreFailed, .. }
             | Self::Bypass(BypassReason::StoreFailed) => "store-failed",
             Self::Failed => "failed",

@@ -15,7 +15,7 @@ pub struct StoreError {
     kind: StoreErrorKind,
     message: Arc<str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    is_kept: bool,
+    is_pending: bool,
     is_of_move: bool,
 }
 
@@ -27,7 +27,7 @@ impl StoreError {
             kind,
             message: message.into().into(),
             source: None,
-            is_kept: false,
+            is_pending: false,
             is_of_move: false,
         }
     }
@@ -40,9 +40,9 @@ impl StoreError {
 
     /// Says that the store keeps the invalidation that failed, and repeats it until it succeeds.
     #[must_use]
-    pub fn kept(self) -> Self {
+    pub fn pending(self) -> Self {
         let message = format!("{}; the invalidation is repeated until it succeeds", self.message);
-        Self { message: message.into(), is_kept: true, ..self }
+        Self { message: message.into(), is_pending: true, ..self }
     }
 
     /// Says that the slot of the names is moving to another node of a cluster. Nothing was executed.
@@ -56,9 +56,9 @@ impl StoreError {
         self.kind
     }
 
-    /// Whether it is of an invalidation that the store [keeps](Self::kept).
-    pub fn is_kept(&self) -> bool {
-        self.is_kept
+    /// Whether it is of an invalidation that the store [keeps pending](Self::pending).
+    pub fn is_pending(&self) -> bool {
+        self.is_pending
     }
 
     /// Whether the operation failed because its slot [is moving](Self::of_move). It can succeed when

@@ -8,9 +8,9 @@ use super::Cache;
 use crate::codec::{Codec, RuledCodec};
 use crate::error::BoxError;
 use crate::key::{CacheKey, Key, KeyOf};
-use crate::read_through::client::CacheClient;
+use crate::read_through::adapter_cache::AdapterCache;
 use crate::read_through::future::AnswerFuture;
-use crate::read_through::lookup::RequestOptions;
+use crate::read_through::key_request::RequestOptions;
 use crate::tag::{Tag, Tags};
 
 /// Reads an `async fn` through a [`Cache`], under a key that is made of its arguments.
@@ -194,7 +194,7 @@ impl<E: Into<BoxError> + Send + Sync + 'static> FunctionError for E {}
 /// One call of a function. It borrows no argument.
 #[derive(Debug)]
 pub struct Call<V, C> {
-    client: CacheClient<RuledCodec<V, C>>,
+    client: AdapterCache<RuledCodec<V, C>>,
     key: Key,
     options: RequestOptions,
 }

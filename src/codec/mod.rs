@@ -131,7 +131,7 @@ pub trait Codec<Response>: Send + Sync + 'static {
     /// The form in which a store in the process holds a kept value beside its encoded bytes.
     /// Provided: the value as it is. Write your own where the value can borrow from those bytes, or
     /// where it keeps more memory alive than it needs.
-    fn settle(&self, kept: Self::Kept, _encoded: &Bytes) -> Self::Kept {
+    fn complete(&self, kept: Self::Kept, _encoded: &Bytes) -> Self::Kept {
         kept
     }
 
@@ -161,7 +161,7 @@ pub enum Cacheability {
     /// as many at once as there were such answers in a row. So a key whose answers are all private
     /// queues no caller after its first burst, and one private answer for a shared key causes no
     /// stampede. This ends with the first answer that can be shared, or when there was no private
-    /// one for [`not_kept_for`](crate::service::ReadThroughLayerBuilder::not_kept_for).
+    /// one for [`private_for`](crate::service::ReadThroughLayerBuilder::private_for).
     PrivateKey,
     /// It is private to its caller this once. The waiters load individually, later callers are
     /// coalesced as usual, and a stored entry stays.

@@ -96,8 +96,8 @@ where
         self.codec.verify(kept, encoded)
     }
 
-    fn settle(&self, kept: V, encoded: &Bytes) -> V {
-        self.codec.settle(kept, encoded)
+    fn complete(&self, kept: V, encoded: &Bytes) -> V {
+        self.codec.complete(kept, encoded)
     }
 
     fn weight(&self, kept: &V, encoded: &Bytes) -> usize {

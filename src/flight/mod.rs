@@ -35,5 +35,5 @@ mod table;
 mod waiters;
 
 pub(crate) use leader::Leader;
-pub(crate) use table::{Flights, Full, LoneLookup, OpenedFlight};
+pub(crate) use table::{Flights, Full, LonePermit, OpenedFlight};
 pub(crate) use waiters::{AbandonedLoads, Generation, Phase, PhaseListener, Waiter};

@@ -111,7 +111,7 @@ impl<L> Flights<L> {
 
     /// Lets a caller read the store itself, without a task, if no other caller asks for this key.
     /// `None` if another one does: then the caller joins, so that a burst is one request.
-    pub(crate) fn look_up(self: &Arc<Self>, key: &Key, types: TypeId) -> Option<LoneLookup<L>> {
+    pub(crate) fn look_up(self: &Arc<Self>, key: &Key, types: TypeId) -> Option<LonePermit<L>> {
         let id = FlightId { key: key.digest(), types };
         let mut shard = self.shard(id);
         let Shard { slots, lookups } = &mut *shard;
@@ -127,14 +127,14 @@ impl<L> Flights<L> {
                 Some(*lookups)
             }
         };
-        Some(LoneLookup { flights: Arc::clone(self), id, number })
+        Some(LonePermit { flights: Arc::clone(self), id, number })
     }
 
     /// Joins the flight of this key, or opens one for requests with these tags: then the caller
     /// spawns a task with its leader. A waiter that `fails_fast` is also woken when the phase of the
     /// flight changes. The span of a waiter is linked to the load that it waits for.
     ///
-    /// A caller that has looked up alone gives the [number](LoneLookup::number) of that. It has asked
+    /// A caller that has looked up alone gives the [number](LonePermit::number) of that. It has asked
     /// before a flight that was opened since, so each answer of that flight is for it.
     pub(crate) fn join(
         self: &Arc<Self>,
@@ -245,14 +245,14 @@ impl<L> OpenedFlight<L> {
 }
 
 /// A caller that reads the store alone. Dropping it frees its slot in the table.
-pub(crate) struct LoneLookup<L> {
+pub(crate) struct LonePermit<L> {
     flights: Arc<Flights<L>>,
     id: FlightId,
     /// Its number. `None`: a flight has the slot.
     pub(crate) number: Option<u64>,
 }
 
-impl<L> Drop for LoneLookup<L> {
+impl<L> Drop for LonePermit<L> {
     fn drop(&mut self) {
         if let Some(ours) = self.number {
             self.flights.remove(self.id, |slot| matches!(slot, Slot::Lookup(it) if *it == ours));

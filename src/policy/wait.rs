@@ -9,7 +9,7 @@ use super::failing::Doubling;
 ///
 /// The caller whose own load runs waits for it up to the
 /// [limit on one load](crate::service::ReadThroughLayerBuilder::load_timeout), unless the caller has a
-/// [deadline](crate::service::Lookup::deadline). No caller waits when the value is there.
+/// [deadline](crate::service::KeyRequest::deadline). No caller waits when the value is there.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,7 +42,7 @@ impl Wait {
     /// Never waits for the load of another caller: gives up when the store says that one runs.
     ///
     /// The caller waits for that answer of the store, which a failing store gives after its
-    /// timeout. A [deadline](crate::service::Lookup::deadline) bounds this as well.
+    /// timeout. A [deadline](crate::service::KeyRequest::deadline) bounds this as well.
     pub fn fail_fast() -> Self {
         Self::at_most(Duration::ZERO)
     }

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use super::error_rules::ErrorRules;
 use super::handle::Handle;
-use super::lookup::RequestOptions;
+use super::key_request::RequestOptions;
 use super::not_found::NotFound;
-use super::remembered::{BypassPermit, FailureCache, OrphanedClaims, Outcome, PrivateKeys};
+use super::outcome::Outcome;
+use super::remembered::{BypassPermit, FailureCache, OrphanedClaims, PrivateKeys};
 use super::step::AnswerKind;
 use crate::codec::{Cacheability, Codec};
 use crate::error::{BoxError, CacheError, Error};
@@ -187,7 +188,7 @@ impl<C: ?Sized> Core<C> {
     where
         C: Codec<R>,
     {
-        let status = CacheStatus::Bypass(BypassReason::NotKept);
+        let status = CacheStatus::Bypass(BypassReason::Private);
         let shown = |response| {
             let kept = self.codec.keep(response);
             self.note_cacheability(key, &kept);
@@ -224,9 +225,9 @@ impl<C: ?Sized> Core<C> {
     }
 
     /// Notes an answer for a key that is no failure: what is remembered against the key may be over.
-    pub(crate) fn note_success(&self, key: &Key, said: AnswerKind) {
+    pub(crate) fn note_success(&self, key: &Key, kind: AnswerKind) {
         self.loads.failures.forget(key.digest());
-        match said {
+        match kind {
             AnswerKind::PrivateKey => self.note_private(key),
             AnswerKind::PrivateOnce => {}
             _ => self.loads.private_keys.note_shared(&key.digest()),

@@ -11,7 +11,7 @@ macro_rules! delegate_load_options {
             trace_keys(keys: $crate::trace::TraceKeys);
             wait(wait: $crate::Wait);
             slow_load(after: ::std::time::Duration);
-            not_kept_for(duration: ::std::time::Duration);
+            private_for(duration: ::std::time::Duration);
             clearable();
             when_store_fails(when_store_fails: $crate::WhenStoreFails);
             when_abandoned(when_abandoned: $crate::WhenAbandoned);

@@ -15,7 +15,7 @@ use tracing::Instrument;
 use crate::error::CacheError;
 use crate::key::Key;
 use crate::stats::{CacheStats, InvalidationEvent, Statistics, StatsSource};
-use crate::store::{Change, ChangeTarget, Store, StoreFuture};
+use crate::store::{Store, StoreFuture, Withdrawal, WithdrawalTarget};
 use crate::tag::Tag;
 
 /// A handle to the stored entries of a layer. Clones are handles to the same entries.
@@ -35,7 +35,7 @@ type KeyExpiry = dyn Fn(Key) -> StoreFuture<bool> + Send + Sync;
 
 impl Handle {
     /// A handle that [expires](Self::expire) a key by this function, for adapters whose entries lead to
-    /// others. It must do what an expiry ([`Change::Expire`]) promises, and not end before that is done.
+    /// others. It must do what an expiry ([`Withdrawal::Expire`]) promises, and not end before that is done.
     pub fn expiring_by(
         self,
         expire: impl Fn(Key) -> StoreFuture<bool> + Send + Sync + 'static,
@@ -60,7 +60,7 @@ impl Handle {
     /// # Errors
     /// If the store fails. The operation may have happened or not; it is safe to repeat. A
     /// `RedisStore` repeats it by itself, and serves nothing of the key in this
-    /// process until it has succeeded: [`CacheError::is_kept`] says so. The
+    /// process until it has succeeded: [`CacheError::is_pending`] says so. The
     /// [guide](crate::guide::invalidation) has the details.
     ///
     /// # Cancel safety
@@ -68,7 +68,7 @@ impl Handle {
     /// repeats it.
     pub async fn invalidate(&self, key: &Key) -> Result<bool, CacheError> {
         let invalidated =
-            self.store.change(ChangeTarget::Key(key.clone()), Change::Invalidate).await;
+            self.store.withdraw(WithdrawalTarget::Key(key.clone()), Withdrawal::Invalidate).await;
         self.statistics
             .changed(InvalidationEvent::Invalidated, invalidated)
             .map_err(|error| CacheError::store(key, &error))
@@ -79,7 +79,7 @@ impl Handle {
     ///
     /// # Errors
     /// An error of the store, after all keys have been tried. Every operation may have happened or
-    /// not; it is safe to repeat. The error is [kept](CacheError::is_kept) only if those of all keys that
+    /// not; it is safe to repeat. The error is [pending](CacheError::is_pending) only if those of all keys that
     /// failed are: if one of them is not, it is that one.
     ///
     /// # Cancel safety
@@ -108,7 +108,9 @@ impl Handle {
     pub async fn expire(&self, key: &Key) -> Result<bool, CacheError> {
         let expired = match &self.expiry {
             Some(expire) => expire(key.clone()).await,
-            None => self.store.change(ChangeTarget::Key(key.clone()), Change::EXPIRE).await,
+            None => {
+                self.store.withdraw(WithdrawalTarget::Key(key.clone()), Withdrawal::EXPIRE).await
+            }
         };
         self.statistics
             .changed(InvalidationEvent::Expired, expired)
@@ -152,7 +154,7 @@ impl Handle {
     /// As [`invalidate`](Self::invalidate).
     pub async fn invalidate_tag(&self, tag: &Tag) -> Result<(), CacheError> {
         let invalidated =
-            self.store.change(ChangeTarget::Tag(tag.clone()), Change::Invalidate).await;
+            self.store.withdraw(WithdrawalTarget::Tag(tag.clone()), Withdrawal::Invalidate).await;
         self.statistics
             .changed(InvalidationEvent::InvalidatedTags, invalidated.map(drop))
             .map_err(|error| CacheError::tag(tag, &error))
@@ -175,8 +177,9 @@ impl Handle {
     /// # Cancel safety
     /// As [`invalidate_tag`](Self::invalidate_tag).
     pub async fn expire_tag(&self, tag: &Tag, spread: Duration) -> Result<(), CacheError> {
-        let change = Change::Expire { over: spread };
-        let expired = self.store.change(ChangeTarget::Tag(tag.clone()), change).await.map(drop);
+        let change = Withdrawal::Expire { over: spread };
+        let expired =
+            self.store.withdraw(WithdrawalTarget::Tag(tag.clone()), change).await.map(drop);
         self.statistics
             .changed(InvalidationEvent::ExpiredTags, expired)
             .map_err(|error| CacheError::tag(tag, &error))
@@ -284,7 +287,7 @@ impl fmt::Debug for Handle {
 pub enum Changed<T> {
     /// They are invalidated: no request that starts later gets one of them.
     Invalidated(T),
-    /// The store failed. If the error [is kept](CacheError::is_kept), the store repeats the invalidation
+    /// The store failed. If the error [is pending](CacheError::is_pending), the store repeats the invalidation
     /// until it succeeds, and this process serves nothing of the key or the tag meanwhile. If not,
     /// invalidate again.
     Pending(T, CacheError),
@@ -361,7 +364,7 @@ async fn count_found<F: Future<Output = Result<bool, CacheError>>>(
 pub(crate) const AT_ONCE: usize = 256;
 
 /// The results of two operations as one. If one of them has failed, the error is one that is not
-/// [kept](CacheError::is_kept), if there is one.
+/// [pending](CacheError::is_pending), if there is one.
 fn combined<T>(
     one: Result<T, CacheError>,
     other: Result<T, CacheError>,
@@ -369,13 +372,13 @@ fn combined<T>(
 ) -> Result<T, CacheError> {
     match (one, other) {
         (Ok(one), Ok(other)) => Ok(add(one, other)),
-        (Err(kept), Err(error)) if kept.is_kept() => Err(error),
+        (Err(kept), Err(error)) if kept.is_pending() => Err(error),
         (Err(error), _) | (Ok(_), Err(error)) => Err(error),
     }
 }
 
 /// The result of many operations: an error if one of them has failed. It is
-/// [kept](CacheError::is_kept) only if those of all that have failed are.
+/// [pending](CacheError::is_pending) only if those of all that have failed are.
 ///
 /// # Errors
 /// The first error that is not kept, or else one that is.
@@ -399,13 +402,13 @@ mod tests {
     fn result(is_kept: Option<bool>) -> Result<(), CacheError> {
         let Some(is_kept) = is_kept else { return Ok(()) };
         let error = StoreError::new(StoreErrorKind::Unreachable, "down");
-        let error = if is_kept { error.kept() } else { error };
+        let error = if is_kept { error.pending() } else { error };
         Err(CacheError::store(&Key::of("item"), &error))
     }
 
     /// Whether the error of these is kept.
     fn is_kept(results: &[Option<bool>]) -> Option<bool> {
-        result_of_all(results.iter().copied().map(result)).err().map(|error| error.is_kept())
+        result_of_all(results.iter().copied().map(result)).err().map(|error| error.is_pending())
     }
 
     const KEPT: Option<bool> = Some(true);

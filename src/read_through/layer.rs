@@ -10,7 +10,7 @@ use tower::{Layer, Service};
 use super::core::{Core, UnderWay};
 use super::error_rules::{ErrorClass, ErrorRule, ErrorRules};
 use super::handle::Handle;
-use super::lookup::IntoLookup;
+use super::key_request::IntoKeyRequest;
 use super::service::ReadThrough;
 use crate::codec::{Cacheability, Codec, InProcess, Json, RuledCodec};
 use crate::config_error::{ConfigError, FirstError, within};
@@ -34,11 +34,14 @@ impl<K> ReadThroughLayer<K> {
     /// Begins a layer over a store, by a function that makes a key of a request.
     ///
     /// The function returns a [`Key`](crate::Key), an `Option<Key>` (without a key, a request
-    /// bypasses the cache), or a [`Lookup`](crate::service::Lookup) with options for this request.
+    /// bypasses the cache), or a [`KeyRequest`](crate::service::KeyRequest) with options for this request.
     /// Everything on which the answer depends belongs in the key.
     ///
     /// Until [`ttl`](ReadThroughLayerBuilder::ttl) is set, nothing is stored: callers share a load.
-    pub fn builder<S: Store, Req, R: IntoLookup>(store: S, key_of: K) -> ReadThroughLayerBuilder<K>
+    pub fn builder<S: Store, Req, R: IntoKeyRequest>(
+        store: S,
+        key_of: K,
+    ) -> ReadThroughLayerBuilder<K>
     where
         K: Fn(&Req) -> R,
     {
@@ -54,7 +57,7 @@ impl<K> ReadThroughLayer<K, InProcess> {
     where
         S: InProcessStore,
         K: Fn(&Req) -> R,
-        R: IntoLookup,
+        R: IntoKeyRequest,
     {
         ReadThroughLayer::builder(store, key_of).codec(InProcess)
     }
@@ -82,7 +85,10 @@ impl<K, C> ReadThroughLayer<K, C> {
 impl<K: Clone, C> ReadThroughLayer<K, C> {
     /// The loader behind this layer, as by [`layer`](Layer::layer). The compiler checks here that
     /// the loader, its answers and the requests are what a cache needs, and says what is missing.
-    pub fn service<S, Req: Send + 'static, R: IntoLookup>(&self, loader: S) -> ReadThrough<S, K, C>
+    pub fn service<S, Req: Send + 'static, R: IntoKeyRequest>(
+        &self,
+        loader: S,
+    ) -> ReadThrough<S, K, C>
     where
         S: Service<Req, Error: Into<BoxError> + Send + Sync + 'static, Future: Send>,
         S: Clone + Send + 'static,
@@ -226,7 +232,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// not stored. At most 366 days; more counts as that.
     ///
     /// Default: 10 s, after which one burst finds out whether that has changed.
-    pub fn not_kept_for(self, duration: Duration) -> Self {
+    pub fn private_for(self, duration: Duration) -> Self {
         self.with(|p| p.freshness.marker_ttl = duration.min(Freshness::MAX_TTL))
     }
 

@@ -16,7 +16,8 @@ use super::core::Core;
 use super::error_rules::{ErrorClass, ErrorFacts};
 use super::many::error::ItemError;
 use super::not_found::NotFound;
-use super::remembered::{FailureCache, Outcome};
+use super::outcome::Outcome;
+use super::remembered::FailureCache;
 use super::step::AnswerKind;
 use crate::box_future::BoxFuture;
 use crate::codec::{Cacheability, Codec, EncodeBuffer};
@@ -58,7 +59,7 @@ pub(crate) type LentJob<S, Req> = Arc<Mutex<Option<Job<S, Req>>>>;
 
 /// An answer of the loader.
 pub(crate) struct LoaderAnswer {
-    pub(crate) said: AnswerKind,
+    pub(crate) kind: AnswerKind,
     /// The answer is that there is none.
     is_not_found: bool,
     pub(crate) outcome: Outcome,
@@ -72,19 +73,19 @@ pub(crate) struct LoaderAnswer {
 }
 
 impl LoaderAnswer {
-    fn failed(said: AnswerKind, outcome: Outcome) -> Self {
+    fn failed(kind: AnswerKind, outcome: Outcome) -> Self {
         let (draft, cause, message) = (None, FailureCause::Error, String::new());
-        Self { said, is_not_found: false, outcome, draft, bytes: 0, cause, message }
+        Self { kind, is_not_found: false, outcome, draft, bytes: 0, cause, message }
     }
 
-    fn value(said: AnswerKind, kept: Arc<dyn Any + Send + Sync>, draft: Draft) -> Self {
+    fn value(kind: AnswerKind, kept: Arc<dyn Any + Send + Sync>, draft: Draft) -> Self {
         let outcome = Outcome::Value(kept, CacheStatus::Led { stored: false });
-        Self { draft: Some(draft), ..Self::failed(said, outcome) }
+        Self { draft: Some(draft), ..Self::failed(kind, outcome) }
     }
 
     /// How its load counts.
     fn result(&self) -> LoadResult {
-        match (self.said, self.cause) {
+        match (self.kind, self.cause) {
             (AnswerKind::Value, _) if self.is_not_found => LoadResult::NotFound,
             (AnswerKind::Value, _) => LoadResult::Succeeded,
             (AnswerKind::PrivateKey | AnswerKind::PrivateOnce, _) => LoadResult::Private,
@@ -159,7 +160,7 @@ pub(crate) fn load_alone<S: Service<Req, Future: Send> + Send + 'static, Req: Se
 ) -> AloneLoad<S::Response, S::Error> {
     let (key, statistics) = (key.cloned(), Arc::clone(statistics));
     async move {
-        let why = if key.is_some() { LoadReason::NotKept } else { LoadReason::NoKey };
+        let why = if key.is_some() { LoadReason::Private } else { LoadReason::NoKey };
         let running = statistics.load(key.as_ref(), why, &CallerSpan::default());
         let called = loader.oneshot(request).instrument(running.span().clone());
         let answer = AssertUnwindSafe(called).catch_unwind().await;
@@ -200,9 +201,9 @@ where
 
 /// A load that ended with an error of the cache.
 fn failed(error: CacheError, cause: FailureCause) -> LoaderAnswer {
-    let said =
+    let kind =
         if cause == FailureCause::TimedOut { AnswerKind::TimedOut } else { AnswerKind::Failed };
-    LoaderAnswer { cause, ..LoaderAnswer::failed(said, Outcome::Failed(error)) }
+    LoaderAnswer { cause, ..LoaderAnswer::failed(kind, Outcome::Failed(error)) }
 }
 
 /// A load that ended with an error of the loader.
@@ -224,7 +225,7 @@ where
         }
     };
     let freshness = &core.policy.freshness;
-    let said = match facts.class {
+    let kind = match facts.class {
         ErrorClass::Failure => AnswerKind::Failed,
         ErrorClass::SourceFailure => AnswerKind::SourceFailed,
         ErrorClass::Retry => AnswerKind::RequestFailed,
@@ -238,7 +239,7 @@ where
         }
     };
     let message = facts.message;
-    LoaderAnswer { message, ..LoaderAnswer::failed(said, Outcome::LoadFailed(error)) }
+    LoaderAnswer { message, ..LoaderAnswer::failed(kind, Outcome::LoadFailed(error)) }
 }
 
 /// A load that found that there is none.
@@ -256,7 +257,7 @@ fn not_found(
 }
 
 /// The error of a loader that enforces the [limit on one
-/// load](crate::adapter::CacheClient::load_timeout) itself. It counts as if the layer had ended the load.
+/// load](crate::adapter::AdapterCache::load_timeout) itself. It counts as if the layer had ended the load.
 fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {
     let error = error.downcast_ref::<BoxError>()?.downcast_ref::<CacheError>()?;
     Some(error.clone()).filter(|error| error.kind() == CacheErrorKind::LoadTimedOut)
@@ -360,7 +361,7 @@ pub(super) fn encoded<R, C: Codec<R> + ?Sized>(
                 core.statistics.unfaithful(key, type_name::<C::Kept>(), error);
                 return Err(kept);
             }
-            let kept = core.codec.settle(kept, &bytes);
+            let kept = core.codec.complete(kept, &bytes);
             let extra_bytes = core.codec.weight(&kept, &bytes);
             let kept = Arc::new(kept);
             Ok((Value::of(bytes, Arc::clone(&kept) as _, extra_bytes), kept))

@@ -17,19 +17,21 @@
 //! flight, and each request of the flight to the store is for all callers that had joined by then.
 //! So the store's work in a burst grows with processes and not with callers.
 
-pub(crate) mod client;
+pub(crate) mod adapter_cache;
 mod core;
 mod delegate;
 pub(crate) mod error_rules;
 mod flight_task;
 pub(crate) mod future;
 pub(crate) mod handle;
+pub(crate) mod key_request;
 pub(crate) mod layer;
 pub(crate) mod load;
 mod load_group;
-pub(crate) mod lookup;
 pub(crate) mod many;
 mod not_found;
+pub(crate) mod outcome;
+mod put;
 pub(crate) mod remembered;
 pub(crate) mod service;
 mod step;

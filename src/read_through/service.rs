@@ -9,7 +9,7 @@ use tower::Service;
 use super::core::Core;
 use super::future::ResponseFuture;
 use super::handle::Handle;
-use super::lookup::{IntoLookup, Lookup};
+use super::key_request::{IntoKeyRequest, KeyRequest};
 use crate::codec::{Codec, Json};
 use crate::error::{BoxError, Error};
 use crate::stats::CacheStats;
@@ -62,7 +62,7 @@ impl<S, K, C> ReadThrough<S, K, C> {
     }
 }
 
-impl<S, Req: Send + 'static, K, R: IntoLookup, C> Service<Req> for ReadThrough<S, K, C>
+impl<S, Req: Send + 'static, K, R: IntoKeyRequest, C> Service<Req> for ReadThrough<S, K, C>
 where
     S: Service<Req, Error: Into<BoxError> + Send + Sync + 'static, Future: Send>,
     S: Clone + Send + 'static,
@@ -79,7 +79,7 @@ where
 
     #[inline]
     fn call(&mut self, request: Req) -> Self::Future {
-        let Lookup { key, options } = (self.key_of)(&request).into();
+        let KeyRequest { key, options } = (self.key_of)(&request).into();
         match key {
             Some(key) => {
                 let Self { core, inner, .. } = self;

@@ -149,7 +149,7 @@ counters! {
         /// Went past the cache, because it had no key.
         bypassed_no_key: BypassedNoKey,
         /// Went past the cache, because answers for its key are not kept.
-        bypassed_not_kept: BypassedNotKept,
+        bypassed_private: BypassedPrivate,
         /// Went past the cache, because the store failed.
         bypassed_store_failed: BypassedStoreFailed,
         /// Loaded for itself, because the wait for another load ran out.
@@ -239,7 +239,7 @@ counters! {
         /// The store failed: without its lease. At most this process keeps the answer.
         store_failed: StoreFailed,
         /// Answers for the key are private or cannot be stored: without a lease.
-        not_kept: NotKept,
+        private: Private,
         /// A wait for another load ran out: without a lease, and the answer is not stored.
         wait_ran_out: WaitRanOut,
         /// The request has no key: without a lease, and the answer is not stored.
@@ -255,7 +255,7 @@ impl LoadStats {
 
     /// Loads without a lease. Each may repeat the load of another process.
     pub fn uncached(&self) -> u64 {
-        self.store_failed + self.not_kept + self.wait_ran_out + self.no_key
+        self.store_failed + self.private + self.wait_ran_out + self.no_key
     }
 }
 

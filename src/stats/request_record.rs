@@ -9,7 +9,7 @@ use crate::status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 
 /// A request that an adapter answers, perhaps after several lookups. It counts once: by how it has
 /// [ended](Self::end), or, if it is dropped before, as left by its caller. Made by
-/// [`CacheClient::begin`](crate::adapter::CacheClient::begin).
+/// [`AdapterCache::begin`](crate::adapter::AdapterCache::begin).
 #[derive(Debug)]
 pub struct RequestRecord {
     statistics: Arc<Statistics>,
@@ -79,7 +79,7 @@ impl RequestEvent {
             CacheStatus::Collapsed { place: LoadLocation::Remote, .. } => Self::CollapsedRemote,
             CacheStatus::Bypass(why) => match why {
                 BypassReason::NoKey => Self::BypassedNoKey,
-                BypassReason::NotKept => Self::BypassedNotKept,
+                BypassReason::Private => Self::BypassedPrivate,
                 BypassReason::StoreFailed => Self::BypassedStoreFailed,
                 BypassReason::WaitRanOut => Self::BypassedWaitRanOut,
             },

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::change::Change;
 use super::value::Value;
+use super::withdrawal::Withdrawal;
 use crate::key::Digest;
 use crate::lifetimes::Lifetimes;
 use crate::tag::Tags;
@@ -32,7 +32,7 @@ pub struct Draft {
     /// them, and an index of entries that are stale from now on expires them. A store that repeats changes
     /// that a server has lost repeats this one of the key. The default is none: a load that is lost is
     /// loaded again.
-    pub change: Option<Change>,
+    pub change: Option<Withdrawal>,
 }
 
 impl Draft {
@@ -70,7 +70,7 @@ impl Draft {
     }
 
     /// The same entry, and storing it is this change of its key.
-    pub fn as_change(self, change: Change) -> Self {
+    pub fn as_change(self, change: Withdrawal) -> Self {
         Self { change: Some(change), ..self }
     }
 

@@ -19,10 +19,10 @@ use crate::trace::TraceParent;
 ///
 /// A clone copies nothing.
 #[derive(Clone, Debug)]
-pub struct Claim(Arc<ClaimParts>);
+pub struct Claim(Arc<ClaimCore>);
 
 #[derive(Clone, Debug)]
-struct ClaimParts {
+struct ClaimCore {
     key: Key,
     token: Token,
     tags: Tags,
@@ -35,7 +35,7 @@ impl Claim {
         let token = Token(Uuid::new_v4());
         // Each request for it needs the digest.
         let key = key.digested();
-        Self(Arc::new(ClaimParts { key, token, tags: Tags::none(), trace: None }))
+        Self(Arc::new(ClaimCore { key, token, tags: Tags::none(), trace: None }))
     }
 
     /// Sets the tags of the entry that is to be loaded, as far as they are known before the load.

@@ -4,7 +4,7 @@
 //! 1. At most one unexpired lease per key. Only its token can abandon it, and only its token and its
 //!    fence can renew it or commit by it. A claim that asks again while its lease holds is granted
 //!    that lease, and later one with a new fence: a copy of its request may arrive late.
-//! 2. An [invalidation](Change::Invalidate) ends the lease, so a commit whose lease still holds may
+//! 2. An [invalidation](Withdrawal::Invalidate) ends the lease, so a commit whose lease still holds may
 //!    store. A lease that has lapsed or was taken over stores under three conditions: its fence is
 //!    above the watermark, its fence is above the stored entry's fence, and it is younger than
 //!    ten minutes. Without this, a load slower than its lease would never be stored. Such a
@@ -25,9 +25,9 @@
 //! A store with tags gives each tag an [epoch](TagEpoch), and keeps with an entry the epochs under
 //! which it was loaded. It promises:
 //!
-//! 7. After an [invalidation](Change::Invalidate) of a tag has returned, an operation that begins later
+//! 7. After an [invalidation](Withdrawal::Invalidate) of a tag has returned, an operation that begins later
 //!    finds no entry with that tag whose load began before it, whatever the store has forgotten.
-//!    After an [expiry](Change::Expire), it finds such an entry only as stale.
+//!    After an [expiry](Withdrawal::Expire), it finds such an entry only as stale.
 //! 8. A commit that begins after either of them is superseded if its lease was granted before. For
 //!    tags of the [claim](Claim::tags) this holds whatever the store has forgotten. For tags of the
 //!    [draft](Draft::tagged), it holds as long as the store has not forgotten the invalidation.
@@ -40,7 +40,6 @@
 //! The crate `bellwether-test` checks this contract, for stores of your own. It also has a store that
 //! fails on request, for tests of your services.
 
-mod change;
 mod clock;
 mod entry;
 mod failure;
@@ -50,6 +49,7 @@ mod outage;
 mod standing;
 mod value;
 mod watch;
+mod withdrawal;
 
 use std::fmt;
 use std::sync::Arc;
@@ -57,12 +57,12 @@ use std::time::Duration;
 
 use crate::box_future::BoxFuture;
 
-pub use change::{Change, ChangeTarget};
 pub use entry::{Draft, Entry, Marker, TagEpoch};
 pub use failure::Failure;
 pub use lease::{Claim, Lease, OtherLease, Token};
 pub use value::Value;
 pub use watch::{Watch, Watchers};
+pub use withdrawal::{Withdrawal, WithdrawalTarget};
 
 pub use self::memory::MemoryOptions;
 pub use self::outage::OutageStore;
@@ -151,7 +151,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// A store without tags gives [`Unsupported`](crate::store::StoreErrorKind::Unsupported) for a tag.
-    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool>;
+    fn withdraw(&self, target: WithdrawalTarget, change: Withdrawal) -> StoreFuture<bool>;
 }
 
 /// How a lease ends. See [`Store::settle`].
@@ -338,8 +338,8 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).settle(end)
     }
 
-    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
-        (**self).change(target, change)
+    fn withdraw(&self, target: WithdrawalTarget, change: Withdrawal) -> StoreFuture<bool> {
+        (**self).withdraw(target, change)
     }
 }
 

@@ -7,7 +7,7 @@ use loom::model::Builder;
 use loom::thread;
 
 use crate::flight::{
-    AbandonedLoads, Flights, Full, Leader, LoneLookup, OpenedFlight, Phase, Waiter,
+    AbandonedLoads, Flights, Full, Leader, LonePermit, OpenedFlight, Phase, Waiter,
 };
 use crate::key::Key;
 use crate::locked::locked;
@@ -66,7 +66,7 @@ impl Stage {
 
     /// Asks once, after a lone lookup if there was one. `None`: it has to ask again. A flight answers
     /// its opener.
-    fn ask_once(&self, lookup: Option<LoneLookup<u64>>) -> Option<u64> {
+    fn ask_once(&self, lookup: Option<LonePermit<u64>>) -> Option<u64> {
         let (waiter, leader) = self.join();
         drop(lookup);
         let opens = leader.is_some();

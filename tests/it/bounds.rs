@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::service::{Lookup, ReadThrough};
+use bellwether::service::{KeyRequest, ReadThrough};
 use bellwether::{
     CacheErrorKind, CacheStatus, Lifetimes, MemoryStore, ReadThroughLayer, StaleReason, Wait,
 };
@@ -50,7 +50,7 @@ async fn one_key_more_than_may_be_loaded_is_shed_and_the_others_are_served() {
     assert_eq!(answers(vec![ask(&cached, 3)]).await, [3], "there are permits again");
 }
 
-type Asking = ReadThrough<Loader, fn(&u64) -> Lookup>;
+type Asking = ReadThrough<Loader, fn(&u64) -> KeyRequest>;
 
 const DEADLINE: Duration = Duration::from_secs(2);
 
@@ -59,9 +59,9 @@ const UNHURRIED: u64 = 100;
 
 /// Every other request needs its answer within two seconds.
 fn in_a_hurry(memory: &MemoryStore, loader: &Loader) -> Asking {
-    let ask_of: fn(&u64) -> Lookup = |item| match *item {
-        UNHURRIED.. => Lookup::of(key(*item)),
-        _ => Lookup::of(key(*item)).deadline(Instant::now() + DEADLINE),
+    let ask_of: fn(&u64) -> KeyRequest = |item| match *item {
+        UNHURRIED.. => KeyRequest::of(key(*item)),
+        _ => KeyRequest::of(key(*item)).deadline(Instant::now() + DEADLINE),
     };
     let layer = ReadThroughLayer::builder(local(memory), ask_of).ttl(MINUTE);
     layer.wait(Wait::at_most(MINUTE)).build().unwrap().layer(loader.clone())

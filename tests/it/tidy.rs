@@ -9,7 +9,6 @@ mod names;
 mod options;
 mod scripts;
 mod sources;
-mod words;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -216,12 +215,12 @@ fn foreign_crates_are_named_by_their_adapters_only() {
 
 #[test]
 fn the_protocol_imports_nothing() {
-    let of_protocol = ["read_through/step/mod.rs", "read_through/step/parts.rs"];
+    let of_protocol = ["read_through/step/mod.rs", "read_through/step/states.rs"];
     let sources = sources().into_iter().filter(|it| of_protocol.contains(&it.path.as_str()));
     let code: Vec<_> = sources.map(|source| source.code()).collect();
     assert_eq!(code.len(), of_protocol.len());
-    // But its own parts.
-    let code = code.join("\n").replace("use self::parts::", "");
+    // But its own states.
+    let code = code.join("\n").replace("use self::states::", "");
     assert!(!code.contains("use ") && !code.contains("crate::"), "{code}");
     assert!(!code.contains("super::"), "{code}");
 }

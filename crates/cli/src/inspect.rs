@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::store::Standing;
-use bellwether_redis::by_digest::{self, ChangedDigest, KeyState};
+use bellwether_redis::by_digest::{self, KeyState, WithdrawnDigest};
 use serde_json::Value;
 
 use crate::CliError;
@@ -17,7 +17,7 @@ pub(crate) async fn run(
     shows_value: bool,
     json: bool,
 ) -> Result<bool, CliError> {
-    let ChangedDigest::Key(digest) = what.find(server).await? else {
+    let WithdrawnDigest::Key(digest) = what.find(server).await? else {
         return Err("a tag has no list of its entries: inspect one of those".into());
     };
     let state = by_digest::inspect(&server.store()?, &digest).await?;

@@ -14,8 +14,8 @@ mod watch;
 use std::error::Error;
 use std::process::ExitCode;
 
-use bellwether::store::Change;
-use bellwether_redis::by_digest::{self, ChangedDigest};
+use bellwether::store::Withdrawal;
+use bellwether_redis::by_digest::{self, WithdrawnDigest};
 use bellwether_redis_client::{ClientSetup, RedisRequest, RedisValue};
 use clap::Parser;
 
@@ -40,9 +40,11 @@ async fn main() -> ExitCode {
 async fn run(Args { server, json, command }: Args) -> Result<ExitCode, CliError> {
     let is_well = match command {
         Command::Inspect { what, value } => inspect::run(&server, what, value, json).await?,
-        Command::Invalidate(what) => return change(&server, what, Change::Invalidate, json).await,
+        Command::Invalidate(what) => {
+            return change(&server, what, Withdrawal::Invalidate, json).await;
+        }
         Command::Expire { what, over } => {
-            return change(&server, what, Change::Expire { over }, json).await;
+            return change(&server, what, Withdrawal::Expire { over }, json).await;
         }
         Command::Follow(args) => follow::run(&server, args, json).await?,
         Command::Watch { every, count } => watch::run(&server, every, count, json).await?,
@@ -55,18 +57,18 @@ async fn run(Args { server, json, command }: Args) -> Result<ExitCode, CliError>
 async fn change(
     server: &ServerArgs,
     what: TargetArgs,
-    change: Change,
+    change: Withdrawal,
     json: bool,
 ) -> Result<ExitCode, CliError> {
     let target = what.find(server).await?;
     let is_known = is_known(server, &target).await?;
     let was_stored = by_digest::change(&server.store()?, target, change).await?;
     let (what, digest, was_stored) = match target {
-        ChangedDigest::Key(digest) => ("key", digest, Some(was_stored)),
+        WithdrawnDigest::Key(digest) => ("key", digest, Some(was_stored)),
         // No list of its entries exists.
-        ChangedDigest::Tag(digest) => ("tag", digest, None),
+        WithdrawnDigest::Tag(digest) => ("tag", digest, None),
     };
-    let done = if change == Change::Invalidate { "invalidated" } else { "expired" };
+    let done = if change == Withdrawal::Invalidate { "invalidated" } else { "expired" };
     let done = ("done", done.into());
     let hint = (!is_known).then_some(inspect::HINT);
     let was_stored = ("was_stored", was_stored.into());
@@ -76,13 +78,13 @@ async fn change(
 }
 
 /// Whether the servers know anything of a key or a tag. If not, it may be mistyped.
-async fn is_known(server: &ServerArgs, target: &ChangedDigest) -> Result<bool, CliError> {
+async fn is_known(server: &ServerArgs, target: &WithdrawnDigest) -> Result<bool, CliError> {
     let tag = match target {
-        ChangedDigest::Key(key) => {
+        WithdrawnDigest::Key(key) => {
             let state = by_digest::inspect(&server.store()?, key).await?;
             return Ok(inspect::is_known(&state) || state.watermark.is_some());
         }
-        ChangedDigest::Tag(tag) => tag,
+        WithdrawnDigest::Tag(tag) => tag,
     };
     let client = server.client(ClientSetup::default()).await?;
     let ask = RedisRequest::command("MGET", [client.tag_name(tag)], [], "reading a tag");

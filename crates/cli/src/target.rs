@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bellwether::Key;
 use bellwether::store::Digest;
-use bellwether_redis::by_digest::ChangedDigest;
+use bellwether_redis::by_digest::WithdrawnDigest;
 use uuid::Uuid;
 
 use crate::CliError;
@@ -38,15 +38,17 @@ pub(crate) struct TargetArgs {
 
 impl TargetArgs {
     /// The key or the tag. Only a few digits of a digest need the servers.
-    pub(crate) async fn find(&self, server: &ServerArgs) -> Result<ChangedDigest, CliError> {
+    pub(crate) async fn find(&self, server: &ServerArgs) -> Result<WithdrawnDigest, CliError> {
         if let Some([kind, parts @ ..]) = self.tag.as_deref() {
-            return Ok(ChangedDigest::Tag(key(kind, parts)?.digest()));
+            return Ok(WithdrawnDigest::Tag(key(kind, parts)?.digest()));
         }
         let kind = self.kind.as_deref().unwrap_or_default();
-        Ok(ChangedDigest::Key(match self.digest.as_deref().or_else(|| logged(kind, &self.parts)) {
-            Some(hex) => find_digest(server, hex).await?,
-            None => key(kind, &self.parts)?.digest(),
-        }))
+        Ok(WithdrawnDigest::Key(
+            match self.digest.as_deref().or_else(|| logged(kind, &self.parts)) {
+                Some(hex) => find_digest(server, hex).await?,
+                None => key(kind, &self.parts)?.digest(),
+            },
+        ))
     }
 }
 

@@ -114,7 +114,7 @@ where
         }
     }
 
-    fn settle(&self, kept: GrpcAnswer<B>, encoded: &Bytes) -> GrpcAnswer<B> {
+    fn complete(&self, kept: GrpcAnswer<B>, encoded: &Bytes) -> GrpcAnswer<B> {
         match (&kept, BufferedResponse::borrowing(encoded)) {
             (GrpcAnswer::Complete(_, cacheability), Ok(response)) => {
                 GrpcAnswer::Complete(response, *cacheability)

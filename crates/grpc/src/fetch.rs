@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bellwether::codec::Cacheability;
-use bellwether::service::Lookup;
+use bellwether::service::KeyRequest;
 use bellwether::{BoxError, Tag};
 use bellwether_body::{
     BodyBudget, BodyObserver, BufferedResponse, CacheBody, CollectedBody, ObservedBody,
@@ -32,7 +32,7 @@ use super::method::{CachedMethod, classify, status};
 
 /// A unary request that was read, and its lookup.
 pub(crate) struct UnaryRequest {
-    pub(super) ask: Lookup,
+    pub(super) ask: KeyRequest,
     pub(super) method: Arc<CachedMethod>,
     pub(super) parts: Parts,
     /// Its message, with its prefix.
@@ -43,7 +43,7 @@ pub(crate) struct UnaryRequest {
 }
 
 impl UnaryRequest {
-    pub(super) fn ask(&self) -> Lookup {
+    pub(super) fn ask(&self) -> KeyRequest {
         self.ask.clone()
     }
 
@@ -53,7 +53,7 @@ impl UnaryRequest {
 }
 
 /// The function that makes the lookup of a request.
-pub(super) type LookupOf = fn(&UnaryRequest) -> Lookup;
+pub(super) type LookupOf = fn(&UnaryRequest) -> KeyRequest;
 
 /// The service behind the cache.
 #[derive(Clone, Debug)]

@@ -122,7 +122,7 @@ impl GrpcHandle {
     /// many answers were stored.
     ///
     /// # Errors
-    /// An error of the store, after all calls have been tried. It is [kept](CacheError::is_kept) if all
+    /// An error of the store, after all calls have been tried. It is [pending](CacheError::is_pending) if all
     /// that failed are.
     ///
     /// # Cancel safety

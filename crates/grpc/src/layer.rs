@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bellwether::adapter::{CacheClient, delegate_load_options, within};
+use bellwether::adapter::{AdapterCache, delegate_load_options, within};
 use bellwether::service::ReadThroughLayerBuilder;
 use bellwether::stats::CacheStats;
 use bellwether::store::Store;
@@ -62,7 +62,7 @@ impl<S> Layer<S> for GrpcCacheLayer {
     type Service = GrpcCache<S>;
 
     fn layer(&self, inner: S) -> GrpcCache<S> {
-        let client = CacheClient::new(&self.layer);
+        let client = AdapterCache::new(&self.layer);
         let (most, collecting) = (client.max_entry_bytes(), self.options.collecting.clone());
         GrpcCache {
             cache: self.layer.layer(GrpcFetch { inner, most, collecting }),

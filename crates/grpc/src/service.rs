@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bellwether::adapter::CacheClient;
-use bellwether::service::{Lookup, ReadThrough};
+use bellwether::adapter::AdapterCache;
+use bellwether::service::{KeyRequest, ReadThrough};
 use bellwether::stats::RequestRecord;
 use bellwether::{BoxError, BypassReason, CacheStatus, Error, Tag};
 use bellwether_body::{BodyBudget, CacheBody, CollectedBody};
@@ -40,7 +40,7 @@ use super::method_use::OtherCalls;
 pub struct GrpcCache<S> {
     pub(super) cache: ReadThrough<GrpcFetch<S>, LookupOf, GrpcCodec>,
     /// Counts requests.
-    pub(super) client: CacheClient<GrpcCodec>,
+    pub(super) client: AdapterCache<GrpcCodec>,
     pub(super) options: GrpcOptions,
     pub(super) others: Arc<OtherCalls>,
 }
@@ -200,8 +200,8 @@ where
             message: &message,
         });
         let ask = match deadline {
-            Some(deadline) => Lookup::of(key).deadline(deadline),
-            None => Lookup::of(key),
+            Some(deadline) => KeyRequest::of(key).deadline(deadline),
+            None => KeyRequest::of(key),
         };
         let ask = ask.part_of(&record);
         let (early, given) = EarlyAnswer::channel();

@@ -18,8 +18,9 @@ use super::codec::{
     CacheAnswer, CachedResponse, CompleteResponse, Disposition, OriginInfo, Passthrough, announced,
     check_length,
 };
+use super::layer_state::LayerState;
 use super::rules::{self, PrivateReason, Storing, Terms, Times};
-use super::shared::{LayerState, StoredResponse};
+use super::stored_response::StoredResponse;
 use super::vary_index::VaryIndex;
 
 /// One load after the origin has answered.
@@ -60,7 +61,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
             origin: self.origin_info(StatusCode::NOT_MODIFIED),
             times,
         };
-        self.settle(fresh, decision).await
+        self.conclude(fresh, decision).await
     }
 
     pub(super) async fn received<B: OriginBody>(
@@ -99,7 +100,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         let why = trailers.as_ref().and_then(rules::forbidden_by_trailers);
         let decision = why.map_or(decision, Storing::Private);
         let response::Parts { status, headers, .. } = parts;
-        self.settle(CompleteResponse { status, headers, body, trailers, origin, times }, decision)
+        self.conclude(CompleteResponse { status, headers, body, trailers, origin, times }, decision)
             .await
     }
 
@@ -206,7 +207,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     }
 
     /// The answer of this load, given a complete response.
-    async fn settle<B: Send + 'static>(
+    async fn conclude<B: Send + 'static>(
         &self,
         answered: CompleteResponse,
         decision: Storing,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bellwether::BoxError;
-use bellwether::adapter::{BypassPermit, CacheClient};
+use bellwether::adapter::{AdapterCache, BypassPermit};
 use bellwether::stats::RequestRecord;
 use bellwether::store::Entry;
 use bellwether::{BypassReason, CacheStatus, StaleReason};
@@ -17,14 +17,14 @@ use super::cache_request::{CacheRequest, Origin, OriginBody, RequestBody, check_
 use super::codec::{CompleteResponse, Disposition, HttpCodec, OriginInfo};
 use super::exchange::{Exchange, NextStep, answer_from};
 use super::fetch::OriginFetch;
+use super::layer_state::{LONGEST_OBSERVED, LayerState, Located};
 use super::refusal;
 use super::report::{ForwardReason, Report};
 use super::rules::{self, HeadSays, PrivateReason, Slice, Storing, Terms, Times};
-use super::shared::{LONGEST_OBSERVED, LayerState, Located};
 
 /// Forwards a request to the origin. Nothing of its response is stored.
 pub(super) async fn forward<S: Origin<Q, B>, Q: RequestBody, B>(
-    client: &CacheClient<HttpCodec>,
+    client: &AdapterCache<HttpCodec>,
     inner: S,
     request: Request<Q>,
     why: ForwardReason,
@@ -34,7 +34,7 @@ pub(super) async fn forward<S: Origin<Q, B>, Q: RequestBody, B>(
 
 /// The response of the origin to a request, of which nothing is stored.
 async fn ask<S: Origin<Q, B>, Q: RequestBody, B>(
-    client: &CacheClient<HttpCodec>,
+    client: &AdapterCache<HttpCodec>,
     inner: S,
     request: Request<Q>,
 ) -> Result<Response<B>, BoxError> {
@@ -241,7 +241,7 @@ async fn fetch_alone<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
                 .unwrap_or_else(|| refusal::of_origin(&*error));
         }
     };
-    match exchange.answered(Ok(found), &CacheStatus::Bypass(BypassReason::NotKept)) {
+    match exchange.answered(Ok(found), &CacheStatus::Bypass(BypassReason::Private)) {
         NextStep::Answer(answer) => answer,
         NextStep::Fetch | NextStep::Alone | NextStep::Bypass => {
             forward_past::<_, Q, _>(exchange).await

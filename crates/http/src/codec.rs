@@ -205,7 +205,7 @@ where
         }
     }
 
-    fn settle(&self, kept: CacheAnswer<B>, encoded: &Bytes) -> CacheAnswer<B> {
+    fn complete(&self, kept: CacheAnswer<B>, encoded: &Bytes) -> CacheAnswer<B> {
         let CacheAnswer::CachedResponse(cached) = &kept else { return kept };
         let Ok(response) = BufferedResponse::borrowing(&encoded.slice(1..)) else { return kept };
         let CachedResponse { disposition, origin, .. } = **cached;

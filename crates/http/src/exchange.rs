@@ -16,10 +16,10 @@ use super::answered_fetch::AnsweredWithError;
 use super::cache_request::{CacheRequest, FetchRequest};
 use super::codec::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough};
 use super::fetch::OriginFetch;
+use super::layer_state::{LayerState, Located};
 use super::report::{LocalHit, LookupKind, Report, seconds};
 use super::retry_pool::PooledRequest;
 use super::rules::Demand;
-use super::shared::{LayerState, Located};
 use super::vary_index::VaryIndex;
 use super::{answer, refusal};
 

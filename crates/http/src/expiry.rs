@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bellwether::adapter::{CacheClient, jitter};
+use bellwether::adapter::{AdapterCache, jitter};
 use bellwether::service::Handle;
 use bellwether::store::{
-    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Lease, Settled, Store, Value,
+    Accept, Acquire, Claim, Draft, End, Entry, Lease, Settled, Store, Value, Withdrawal,
+    WithdrawalTarget,
 };
 use bellwether::store::{Digest, Tags};
 use bellwether::{Key, StoreError};
@@ -23,7 +24,7 @@ use super::codec::HttpCodec;
 pub(super) type ExpiryRuns = Arc<SharedRuns<Result<bool, StoreError>>>;
 
 /// A handle to the entries by their keys. It expires the variants of a response with its index.
-pub(super) fn entries(client: &CacheClient<HttpCodec>, runs: &ExpiryRuns) -> Handle {
+pub(super) fn entries(client: &AdapterCache<HttpCodec>, runs: &ExpiryRuns) -> Handle {
     let (client, runs) = (client.clone(), runs.clone());
     client.handle().expiring_by(move |key| {
         let (client, runs) = (client.clone(), runs.clone());
@@ -38,25 +39,27 @@ pub(super) fn entries(client: &CacheClient<HttpCodec>, runs: &ExpiryRuns) -> Han
 /// and repeats expiries, not notes. For the same reason this runs in a task, which goes on if the
 /// caller leaves, unless there is no runtime.
 async fn expire(
-    client: CacheClient<HttpCodec>,
+    client: AdapterCache<HttpCodec>,
     runs: &ExpiryRuns,
     key: Key,
 ) -> Result<bool, StoreError> {
     let expired = runs.run(&key, expire_now(client.clone(), key.clone())).await;
     match expired {
         Some(expired) => expired,
-        None => client.store().change(ChangeTarget::Key(key), Change::EXPIRE).await,
+        None => client.store().withdraw(WithdrawalTarget::Key(key), Withdrawal::EXPIRE).await,
     }
 }
 
-async fn expire_now(client: CacheClient<HttpCodec>, key: Key) -> Result<bool, StoreError> {
+async fn expire_now(client: AdapterCache<HttpCodec>, key: Key) -> Result<bool, StoreError> {
     let store = client.store();
     match noted(store, &key).await {
         Ok(Noted::Stored) => Ok(true),
-        Ok(Noted::NotThere) | Err(_) => store.change(ChangeTarget::Key(key), Change::EXPIRE).await,
+        Ok(Noted::NotThere) | Err(_) => {
+            store.withdraw(WithdrawalTarget::Key(key), Withdrawal::EXPIRE).await
+        }
         // What has refused the note may have removed the entry.
         Ok(Noted::Refused) => {
-            store.change(ChangeTarget::Key(key), Change::EXPIRE).await.map(|_| true)
+            store.withdraw(WithdrawalTarget::Key(key), Withdrawal::EXPIRE).await.map(|_| true)
         }
     }
 }
@@ -112,7 +115,7 @@ async fn commit(
         return Ok(Noted::Refused);
     };
     let draft = Draft::new(Value::new(bytes), entry.codec(), entry.lifetimes());
-    let draft = draft.tagged(entry.tags()).as_change(Change::EXPIRE);
+    let draft = draft.tagged(entry.tags()).as_change(Withdrawal::EXPIRE);
     Ok(match store.settle(End::Commit(lease, draft)).await? {
         Settled::Done => Noted::Stored,
         _ => Noted::Refused,

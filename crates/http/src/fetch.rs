@@ -19,8 +19,9 @@ use super::cache_request::{
     CacheRequest, FetchRequest, Origin, OriginBody, RequestBody, check_not_modified,
 };
 use super::codec::CacheAnswer;
+use super::layer_state::LayerState;
 use super::rules::{self, Times};
-use super::shared::{LayerState, StoredResponse};
+use super::stored_response::StoredResponse;
 
 /// Asks the origin, and decides whether its response is stored.
 #[derive(Clone)]

@@ -49,7 +49,7 @@ impl HttpHandle {
     /// Returns how many there were. A URI has two if it was requested by `http` and by `https`.
     ///
     /// # Errors
-    /// An error of the store, after all URIs have been tried. It is [kept](CacheError::is_kept) if all
+    /// An error of the store, after all URIs have been tried. It is [pending](CacheError::is_pending) if all
     /// that failed are.
     ///
     /// # Cancel safety
@@ -155,7 +155,7 @@ impl HttpHandle {
     ///
     /// # Errors
     /// If the store fails, or has no tags. Call it again to be sure. The error is
-    /// [kept](CacheError::is_kept) only if those of all writes that failed are.
+    /// [pending](CacheError::is_pending) only if those of all writes that failed are.
     ///
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).

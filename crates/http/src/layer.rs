@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::adapter::{CacheClient, delegate_load_options, within};
+use bellwether::adapter::{AdapterCache, delegate_load_options, within};
 use bellwether::service::{Handle, ReadThroughLayerBuilder};
 use bellwether::stats::CacheStats;
 use bellwether::store::Store;
@@ -21,10 +21,10 @@ use super::codec::HttpCodec;
 use super::expiry::ExpiryRuns;
 use super::fetch::OriginFetch;
 use super::handle::HttpHandle;
+use super::layer_state::{LayerCore, LayerState};
 use super::purge::PurgeLayer;
 use super::request_key::RequestKey;
 use super::service::HttpCache;
-use super::shared::{LayerParts, LayerState};
 use super::tag_fields::TagFields;
 use super::target::TargetUri;
 use super::target_gates::TargetGates;
@@ -121,7 +121,7 @@ impl<S, R> Layer<S> for HttpCacheLayer<R> {
 pub struct HttpCacheLayerBuilder<R = Rfc9111Rules> {
     layer: ReadThroughLayerBuilder<(), HttpCodec>,
     rules: Rules,
-    parts: LayerParts,
+    parts: LayerCore,
     is_by: PhantomData<fn() -> R>,
 }
 
@@ -225,7 +225,7 @@ impl<R> HttpCacheLayerBuilder<R> {
                 false => ErrorClass::Failure,
             }
         });
-        let parts = LayerParts {
+        let parts = LayerCore {
             target: TargetUri::default(),
             private_targets: Arc::default(),
             retries: Arc::default(),
@@ -371,7 +371,7 @@ impl<R> HttpCacheLayerBuilder<R> {
     /// If an option is wrong, or the key: the first one.
     pub fn build(self) -> Result<HttpCacheLayer<R>, ConfigError> {
         let Self { layer, rules, parts, is_by } = self;
-        let client = CacheClient::new(&layer.build()?);
+        let client = AdapterCache::new(&layer.build()?);
         Ok(HttpCacheLayer { shared: Arc::new(LayerState { client, rules, parts }), is_by })
     }
 }

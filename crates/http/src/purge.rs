@@ -18,8 +18,8 @@ use pin_project::pin_project;
 use subtle::ConstantTimeEq;
 use tower::{Layer, Service};
 
+use super::layer_state::LayerState;
 use super::rules::{self, CACHE_GROUPS};
-use super::shared::LayerState;
 
 /// Answers `PURGE` requests, and passes all others on. Made by
 /// [`HttpCacheLayer::purge`](super::HttpCacheLayer::purge), since without it there is no `PURGE`.

@@ -20,10 +20,10 @@ use tower::Service;
 use super::cache_request::{CacheRequest, Origin, OriginBody, RequestBody};
 use super::exchange::{self, Exchange};
 use super::fetch::OriginFetch;
+use super::layer_state::LayerState;
 use super::report::{ForwardReason, LocalHit};
 use super::request_key::{DerivedKey, RequestKey};
 use super::rules::{self, Demand};
-use super::shared::LayerState;
 use super::unsafe_request::{self, InvalidationTarget};
 use super::{bypass, refusal};
 

@@ -16,10 +16,10 @@ use tower::ServiceExt;
 
 use super::cache_request::{Origin, OriginBody, RequestBody};
 use super::fetch::OriginFetch;
+use super::layer_state::LayerState;
 use super::refusal;
 use super::report::Report;
 use super::rules;
-use super::shared::LayerState;
 use super::target::Target;
 
 /// Sends a request with an unsafe method once the origin is ready for it. If it succeeds, stored

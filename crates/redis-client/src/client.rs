@@ -9,18 +9,18 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::client_core::{ClientCore, ClientSetup};
 use super::events::Tracking;
-use super::names::{InSlot, tag_of};
 use super::node::RedisNode;
-use super::node_record::RedisNodeStats;
+use super::node_state::RedisNodeStats;
 use super::options::RedisClientOptions;
-use super::parts::{ClientParts, ClientSetup};
 use super::request::{RedisRequest, RedisScript, RedisValue};
 use super::rights;
 use super::server_clock::ServerClock;
 use super::server_group::ServerGroup;
 use super::shared_connection::connect_time;
 use super::shared_connection::share_time;
+use super::slots::{InSlot, tag_of};
 use super::subscriber::Subscriber;
 use bellwether::store::{Digest, StoreErrorKind, Watch};
 use bellwether::{ConfigError, StoreError};
@@ -41,7 +41,7 @@ use bellwether::{ConfigError, StoreError};
 pub struct RedisClient(Arc<ClientState>);
 
 struct ClientState {
-    parts: Arc<ClientParts>,
+    parts: Arc<ClientCore>,
     servers: ServerGroup,
     subscriber: Subscriber,
 }
@@ -53,7 +53,7 @@ impl RedisClient {
     /// If an option is wrong: the first one.
     pub fn new(options: RedisClientOptions, setup: ClientSetup) -> Result<Self, ConfigError> {
         options.wrong.result()?;
-        let parts = Arc::new(ClientParts::new(options, setup));
+        let parts = Arc::new(ClientCore::new(options, setup));
         let servers = ServerGroup::new(&parts);
         let subscriber = Subscriber::new(&parts, servers.clone());
         Ok(Self(Arc::new(ClientState { parts, servers, subscriber })))
@@ -81,7 +81,7 @@ impl RedisClient {
         in_runtime()?;
         let replied = match &self.0.servers {
             ServerGroup::Single(node) => {
-                node.send(request, false).await.map_err(|error| error.said)?
+                node.send(request, false).await.map_err(|error| error.reported)?
             }
             // Boxed, so that the callers of a single server need no memory for it.
             ServerGroup::Cluster(cluster) => {

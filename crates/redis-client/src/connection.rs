@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::events::ServerEvent;
-use super::node_record::NodeRecord;
+use super::node_state::NodeState;
 use super::request::RedisRequest;
 use super::silence::LastHeard;
 use super::window::Window;
@@ -34,7 +34,7 @@ pub(super) struct Connection {
 
 /// Whether a connection is usable. Its push receiver shares this.
 pub(super) struct ConnectionState {
-    pub(super) node: Arc<NodeRecord>,
+    pub(super) node: Arc<NodeState>,
     pub(super) number: u64,
     /// Whether it is to report changes.
     is_tracked: bool,
@@ -128,7 +128,7 @@ fn folded(replies: Vec<Value>, is_timed: bool) -> Result<Value, RedisError> {
 }
 
 impl ConnectionState {
-    pub(super) fn new(node: Arc<NodeRecord>, number: u64, is_tracked: bool) -> Self {
+    pub(super) fn new(node: Arc<NodeState>, number: u64, is_tracked: bool) -> Self {
         let [is_broken, is_in_use, has_ended] = [false; 3].map(AtomicBool::new);
         let (ended, heard, window) = (Notify::new(), Arc::default(), Window::default());
         let replied = LastHeard::default();
@@ -246,16 +246,16 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
+    use crate::client_core::{ClientCore, ClientSetup};
     use crate::options::RedisClientOptions;
-    use crate::parts::{ClientParts, ClientSetup};
 
     const TIMEOUT: Duration = Duration::from_secs(1);
 
     fn state() -> ConnectionState {
         let options = RedisClientOptions::new("redis://h:1", "shop").expect("options");
         let server = options.servers.addresses[0].clone();
-        let parts = Arc::new(ClientParts::new(options, ClientSetup::default()));
-        ConnectionState::new(Arc::new(NodeRecord::new(parts, 0, server)), 0, false)
+        let parts = Arc::new(ClientCore::new(options, ClientSetup::default()));
+        ConnectionState::new(Arc::new(NodeState::new(parts, 0, server)), 0, false)
     }
 
     async fn send(

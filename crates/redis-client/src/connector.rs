@@ -13,14 +13,14 @@ use super::address::ServerAddress;
 use super::connection::{Connection, ConnectionState, PushReceiver};
 use super::dial::{DialStep, Dialed, PushSender};
 use super::events::{ServerEvent, Tracking};
-use super::node_record::NodeRecord;
+use super::node_state::NodeState;
 use super::sentinel::verify;
 use super::server_error::ServerError;
 use bellwether::warn_throttled;
 
 /// Makes one of the connections of a node.
 pub(super) struct Connector {
-    pub(super) node: Arc<NodeRecord>,
+    pub(super) node: Arc<NodeState>,
     /// The number of the connection in the node. The first one has client tracking.
     pub(super) number: usize,
 }

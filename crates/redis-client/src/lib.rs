@@ -17,20 +17,21 @@ mod address;
 mod batcher;
 mod breaker;
 mod client;
+mod client_core;
 mod cluster;
 mod connection;
 mod connector;
 mod credentials;
 mod dial;
 mod events;
+mod failovers;
 mod last_words;
 mod login;
 mod names;
 mod node;
-mod node_record;
+mod node_state;
 mod one_task;
 mod options;
-mod parts;
 #[cfg(feature = "bb8")]
 mod pool_manager;
 mod request;
@@ -45,6 +46,7 @@ mod silence;
 #[cfg(feature = "simulated-network")]
 #[doc(hidden)]
 pub mod simulated;
+mod slots;
 mod subscriber;
 #[cfg(feature = "tls")]
 mod tls;
@@ -53,17 +55,17 @@ mod window;
 
 pub use self::batcher::{BatchSender, BatchedRequest, Batcher};
 pub use self::client::RedisClient;
+pub use self::client_core::ClientSetup;
 pub use self::credentials::{CredentialsProvider, RedisCredentials};
 pub use self::events::{ServerEvent, ServerObserver, Tracking};
-pub use self::names::{InSlot, Ownership, SlotOwners};
-pub use self::node_record::RedisNodeStats;
+pub use self::node_state::RedisNodeStats;
 pub use self::one_task::OneTask;
 pub use self::options::RedisClientOptions;
-pub use self::parts::ClientSetup;
 #[cfg(feature = "bb8")]
 pub use self::pool_manager::{RedisPoolConnection, RedisPoolManager};
 pub use self::request::{RedisRequest, RedisScript, RedisValue};
 pub use self::server_clock::{ServerClock, ServerTime};
+pub use self::slots::{InSlot, Ownership, SlotOwners};
 #[cfg(feature = "tls")]
 pub use self::tls::RedisTls;
 

@@ -6,19 +6,19 @@ use futures_util::future::try_join_all;
 
 use super::address::ServerAddress;
 use super::breaker::Breaker;
+use super::client_core::ClientCore;
 use super::connector::Connector;
-use super::names::InSlot;
-use super::node_record::{NodeRecord, RedisNodeStats};
-use super::parts::ClientParts;
+use super::node_state::{NodeState, RedisNodeStats};
 use super::request::{RedisRequest, Replied};
 use super::server_error::ServerError;
 use super::shared_connection::{SharedConnection, share_time};
+use super::slots::InSlot;
 use bellwether::StoreError;
 use bellwether::adapter::jitter;
 
 /// A server with its connections and its circuit breaker.
 pub(super) struct RedisNode {
-    pub(super) state: Arc<NodeRecord>,
+    pub(super) state: Arc<NodeState>,
     is_of_cluster: bool,
     breaker: Breaker,
     connections: Box<[Arc<SharedConnection>]>,
@@ -32,12 +32,12 @@ pub(super) struct NodeError {
     /// None if the node is taken to be down, and nothing was sent.
     pub(super) error: Option<ServerError>,
     /// The error for the caller.
-    pub(super) said: StoreError,
+    pub(super) reported: StoreError,
 }
 
 impl RedisNode {
-    pub(super) fn new(parts: &Arc<ClientParts>, address: ServerAddress, place: u16) -> Self {
-        let state = Arc::new(NodeRecord::new(Arc::clone(parts), place, address));
+    pub(super) fn new(parts: &Arc<ClientCore>, address: ServerAddress, place: u16) -> Self {
+        let state = Arc::new(NodeState::new(Arc::clone(parts), place, address));
         let connection =
             |number| SharedConnection::new(Connector { node: Arc::clone(&state), number });
         Self {
@@ -60,9 +60,9 @@ impl RedisNode {
         asks: bool,
     ) -> Result<Replied, NodeError> {
         let counters = &self.state.counters;
-        let admission = self.breaker.admit().map_err(|said| {
-            counters.failed(said.kind());
-            NodeError { error: None, said }
+        let admission = self.breaker.admit().map_err(|reported| {
+            counters.failed(reported.kind());
+            NodeError { error: None, reported }
         })?;
         counters.sent(1);
         let error = match self.connection(request).send(request, asks).await {
@@ -76,11 +76,11 @@ impl RedisNode {
         let failed = self.error(request.error(&error), error);
         match &failed.error {
             Some(ServerError::Redirected(_)) => counters.redirected(),
-            _ => counters.failed(failed.said.kind()),
+            _ => counters.failed(failed.reported.kind()),
         }
         if !failed.error.as_ref().is_some_and(ServerError::is_outage) {
             admission.answered();
-        } else if admission.failed(&failed.said) {
+        } else if admission.failed(&failed.reported) {
             counters.went_down();
         }
         Err(failed)
@@ -95,13 +95,16 @@ impl RedisNode {
         }
     }
 
-    fn error(&self, said: StoreError, error: ServerError) -> NodeError {
-        let said = match self.is_of_cluster {
-            true => StoreError::new(said.kind(), format!("{said} (node {})", self.state.address))
-                .with_source(said),
-            false => said,
+    fn error(&self, reported: StoreError, error: ServerError) -> NodeError {
+        let reported = match self.is_of_cluster {
+            true => StoreError::new(
+                reported.kind(),
+                format!("{reported} (node {})", self.state.address),
+            )
+            .with_source(reported),
+            false => reported,
         };
-        NodeError { error: Some(error), said }
+        NodeError { error: Some(error), reported }
     }
 
     /// Opens the connections that are not open.
@@ -112,8 +115,9 @@ impl RedisNode {
         // An attempt ends before, and its error says what was missing.
         let limit = 2 * self.state.parts.options.connect_timeout;
         let all = self.connections.iter().map(|connection| share_time(limit, connection.open()));
-        let said = |error: ServerError| self.error(error.during(CONNECTING, None), error).said;
-        try_join_all(all).await.map(drop).map_err(said)
+        let reported =
+            |error: ServerError| self.error(error.during(CONNECTING, None), error).reported;
+        try_join_all(all).await.map(drop).map_err(reported)
     }
 
     pub(super) fn is_down(&self) -> bool {

@@ -8,10 +8,10 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, Value};
 use tokio::task::JoinSet;
 
+use super::client_core::{ClientCore, ClientSetup};
 use super::dial::DialStep;
-use super::node_record::NodeRecord;
+use super::node_state::NodeState;
 use super::options::RedisClientOptions;
-use super::parts::{ClientParts, ClientSetup};
 use super::sentinel::verify;
 use super::server_error::ServerError;
 use bellwether::ConfigError;
@@ -36,7 +36,7 @@ use bellwether::ConfigError;
 /// # Ok(())
 /// # }
 /// ```
-pub struct RedisPoolManager(Arc<NodeRecord>);
+pub struct RedisPoolManager(Arc<NodeState>);
 
 /// A connection of a pool: a `MultiplexedConnection` of `redis`, which ends when this is dropped.
 #[derive(Debug)]
@@ -60,8 +60,8 @@ impl RedisPoolManager {
             return Err(ConfigError::Url { reason });
         }
         let address = options.servers.addresses[0].clone();
-        let parts = Arc::new(ClientParts::new(options, ClientSetup::default()));
-        Ok(Self(Arc::new(NodeRecord::new(parts, 0, address))))
+        let parts = Arc::new(ClientCore::new(options, ClientSetup::default()));
+        Ok(Self(Arc::new(NodeState::new(parts, 0, address))))
     }
 
     async fn dial(&self, step: &DialStep) -> Result<RedisPoolConnection, ServerError> {

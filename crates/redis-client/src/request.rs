@@ -6,8 +6,8 @@ use std::{fmt, io};
 
 use redis::{Cmd, Script, Value};
 
-use super::names::InSlot;
 use super::server_error::ServerError;
+use super::slots::InSlot;
 use bellwether::StoreError;
 
 /// A script or a command, to be run by [`RedisClient::run`](super::RedisClient::run).

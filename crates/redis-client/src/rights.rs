@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use super::names::InSlot;
 use super::request::{RedisRequest, RedisScript, RedisValue};
 use super::server_error::{ServerError, classify_text};
+use super::slots::InSlot;
 use bellwether::StoreError;
 use bellwether::store::StoreErrorKind;
 

@@ -27,9 +27,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::{ServerAddress, ServersKind, list};
+use super::client_core::ClientCore;
 use super::dial::{DialStep, Dialer};
 use super::one_task::OneTask;
-use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
 use super::server_error::ServerError;
 use bellwether::adapter::locked;
@@ -45,7 +45,7 @@ pub(super) struct Sentinels {
 /// A service, and how to connect to its sentinels.
 struct SentinelService {
     name: String,
-    parts: Arc<ClientParts>,
+    parts: Arc<ClientCore>,
     dialer: Dialer,
     /// The primary that is used, and since when. Held to replace it, never across an `.await`.
     known: Mutex<Option<(SentinelAnswer, Instant)>>,
@@ -61,7 +61,7 @@ struct SentinelAnswer {
 
 impl Sentinels {
     /// Those of the options, if there are any. They are connected to at the first question.
-    pub(super) fn of(parts: &Arc<ClientParts>) -> Option<Self> {
+    pub(super) fn of(parts: &Arc<ClientCore>) -> Option<Self> {
         let options = &parts.options;
         let ServersKind::Sentinel { service } = &options.servers.kind else { return None };
         let login = options.sentinel_login.clone();
@@ -104,8 +104,8 @@ impl SentinelService {
 
     async fn primary(&self) -> Result<ServerAddress, ServerError> {
         let known: Vec<_> = self.answers().await?.into_iter().flatten().collect();
-        let settled = settle(&mut locked(&self.known), &known, Instant::now());
-        let Some((primary, is_another)) = settled else {
+        let elected = elect(&mut locked(&self.known), &known, Instant::now());
+        let Some((primary, is_another)) = elected else {
             let (sentinels, name) = (list(self.sentinels()), &self.name);
             let message = format!("the sentinels {sentinels} know no service `{name}`");
             return Err(ServerError::misconfigured(message));
@@ -241,7 +241,7 @@ pub(super) async fn verify(
 ///
 /// For a while after a failover, the other sentinels do not know of it yet, and answers to earlier
 /// questions may arrive late. So the answer that is in use is one of them then.
-fn settle(
+fn elect(
     known: &mut Option<(SentinelAnswer, Instant)>,
     answers: &[SentinelAnswer],
     now: Instant,
@@ -284,13 +284,13 @@ mod tests {
         SentinelAnswer { primary, epoch }
     }
 
-    fn settled(
+    fn elected(
         known: &mut Option<(SentinelAnswer, Instant)>,
         chosen: &SentinelAnswer,
         at: Instant,
     ) -> (String, bool) {
         let answers = std::slice::from_ref(chosen);
-        let (primary, is_another) = settle(known, answers, at).expect("a primary");
+        let (primary, is_another) = elect(known, answers, at).expect("a primary");
         (primary.to_string(), is_another)
     }
 
@@ -298,25 +298,25 @@ mod tests {
     fn the_first_answer_is_no_failover_and_another_primary_is_one() {
         let mut known = None;
         let now = Instant::now();
-        assert_eq!(settled(&mut known, &answer(1, 3), now), ("10.0.0.1:1".to_owned(), false));
-        assert_eq!(settled(&mut known, &answer(1, 3), now), ("10.0.0.1:1".to_owned(), false));
-        assert_eq!(settled(&mut known, &answer(2, 4), now), ("10.0.0.1:2".to_owned(), true));
+        assert_eq!(elected(&mut known, &answer(1, 3), now), ("10.0.0.1:1".to_owned(), false));
+        assert_eq!(elected(&mut known, &answer(1, 3), now), ("10.0.0.1:1".to_owned(), false));
+        assert_eq!(elected(&mut known, &answer(2, 4), now), ("10.0.0.1:2".to_owned(), true));
     }
 
     #[test]
     fn after_a_failover_older_answers_are_not_used_for_a_while() {
         let mut known = None;
         let now = Instant::now();
-        settled(&mut known, &answer(1, 3), now);
-        settled(&mut known, &answer(2, 4), now);
-        assert_eq!(settled(&mut known, &answer(1, 3), now), ("10.0.0.1:2".to_owned(), false));
+        elected(&mut known, &answer(1, 3), now);
+        elected(&mut known, &answer(2, 4), now);
+        assert_eq!(elected(&mut known, &answer(1, 3), now), ("10.0.0.1:2".to_owned(), false));
         // The sentinels may have been replaced by others.
         let later = now + SPREAD;
-        assert_eq!(settled(&mut known, &answer(1, 0), later), ("10.0.0.1:1".to_owned(), true));
+        assert_eq!(elected(&mut known, &answer(1, 0), later), ("10.0.0.1:1".to_owned(), true));
     }
 
     fn chosen(answers: &[SentinelAnswer]) -> Option<u16> {
-        settle(&mut None, answers, Instant::now()).map(|(primary, _)| match primary {
+        elect(&mut None, answers, Instant::now()).map(|(primary, _)| match primary {
             ServerAddress::Tcp { port, .. } => port,
             ServerAddress::Unix(_) => 0,
         })

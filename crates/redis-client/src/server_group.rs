@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::address::ServerAddress;
+use super::client_core::ClientCore;
 use super::cluster::Cluster;
-use super::names::InSlot;
 use super::node::RedisNode;
-use super::parts::ClientParts;
 use super::server_error::ServerError;
+use super::slots::InSlot;
 use bellwether::StoreError;
 
 /// Where requests go.
@@ -18,7 +18,7 @@ pub(super) enum ServerGroup {
 }
 
 impl ServerGroup {
-    pub(super) fn new(parts: &Arc<ClientParts>) -> Self {
+    pub(super) fn new(parts: &Arc<ClientCore>) -> Self {
         if parts.options.is_cluster() {
             return Self::Cluster(Arc::new(Cluster::new(Arc::clone(parts))));
         }

@@ -25,9 +25,9 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
+use super::client_core::ClientCore;
 use super::dial::DialStep;
 use super::one_task::OneTask;
-use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
 use super::server_error::ServerError;
 use super::server_group::ServerGroup;
@@ -44,7 +44,7 @@ pub(super) struct Subscriber {
 /// Keeps the subscription.
 #[derive(Clone)]
 struct SubscriberTask {
-    parts: Arc<ClientParts>,
+    parts: Arc<ClientCore>,
     servers: ServerGroup,
     channel: String,
     /// Whether it is subscribed, or the last attempt has failed. None while it connects.
@@ -53,7 +53,7 @@ struct SubscriberTask {
 
 impl Subscriber {
     /// It subscribes when its mark is first needed.
-    pub(super) fn new(parts: &Arc<ClientParts>, servers: ServerGroup) -> Self {
+    pub(super) fn new(parts: &Arc<ClientCore>, servers: ServerGroup) -> Self {
         let mut mark = Uuid::new_v4().simple().to_string();
         mark.truncate(MARK);
         let channel = parts.names.waiter_channel(&mark);

@@ -8,11 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::envelope::{self, Opened};
-pub use super::outbox::ledger::ChangedDigest;
+pub use super::outbox::ledger::WithdrawnDigest;
 use super::scripts::{self, LuaScript, ReplyFields, linked};
-use super::{RedisStore, record};
+use super::{RedisStore, failure};
 use bellwether::StoreError;
-use bellwether::store::{Change, Digest, Entry, Failure, Standing};
+use bellwether::store::{Digest, Entry, Failure, Standing, Withdrawal};
 use bellwether_redis_client::{RedisRequest, RedisValue};
 
 /// What the server has of a key, at one moment.
@@ -91,10 +91,10 @@ pub async fn inspect(store: &RedisStore, key: &Digest) -> Result<KeyState, Store
 /// If it is dropped, it is kept, and repeated while the process lives.
 pub async fn change(
     store: &RedisStore,
-    target: ChangedDigest,
-    change: Change,
+    target: WithdrawnDigest,
+    change: Withdrawal,
 ) -> Result<bool, StoreError> {
-    store.parts().outbox.change(target, change, None).await
+    store.parts().outbox.withdraw(target, change, None).await
 }
 
 /// Reads the reply of the script, which has all but the tags.
@@ -103,7 +103,7 @@ pub(super) fn read(reply: RedisValue, key: &Digest) -> Option<KeyState> {
     let (now, sealed) = (fields.whole()?, fields.bytes()?);
     let opened = sealed.map(|sealed| envelope::open(Bytes::from(sealed), key));
     let watermark = Some(fields.whole()?).filter(|watermark| *watermark > 0);
-    let failed = fields.bytes()?.and_then(|failed| record::read(&failed));
+    let failed = fields.bytes()?.and_then(|failed| failure::read(&failed));
     let remembered = Duration::from_millis(fields.left()?);
     let lease = match fields.bytes()? {
         None => None,

@@ -26,13 +26,13 @@
 pub mod by_digest;
 mod check;
 mod envelope;
+mod failure;
 pub mod guide;
 mod heartbeat;
 mod lookups;
 mod near;
 mod options;
 mod outbox;
-mod record;
 mod scripts;
 mod server;
 mod sizes;
@@ -60,11 +60,11 @@ pub use self::stats::{NearStats, RedisStats, ReplayStats};
 
 use self::outbox::ledger::KeepingRules;
 use self::server::{OUTAGE_TTL, RedisServerStore};
-use self::store::StoreParts;
+use self::store::StoreCore;
 use bellwether::stats::StatsSource;
 use bellwether::store::{
-    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, OutageStore, Peek, Renew,
-    Settled, Store, StoreFuture, Tags, Watch,
+    Accept, Acquire, Claim, End, Entry, Lease, OutageStore, Peek, Renew, Settled, Store,
+    StoreFuture, Tags, Watch, Withdrawal, WithdrawalTarget,
 };
 use bellwether::{Key, StoreError};
 
@@ -132,8 +132,8 @@ use bellwether::{Key, StoreError};
 /// An invalidation of a key or a tag that fails, or is dropped before it returns, is kept in this
 /// process and repeated until it succeeds. Until then, this process serves nothing of that key or
 /// tag: neither from a near copy, nor from the server when it answers again. Its error says so
-/// ([`StoreError::is_kept`]). The last invalidations are also repeated after a failover, because the
-/// promoted server may lack them. See [`RedisOptions::kept_invalidations`] and
+/// ([`StoreError::is_pending`]). The last invalidations are also repeated after a failover, because the
+/// promoted server may lack them. See [`RedisOptions::pending_invalidations`] and
 /// [`RedisOptions::reassert_window`]. If the process ends, what it has kept is lost.
 #[derive(Clone)]
 pub struct RedisStore(OutageStore<RedisServerStore>);
@@ -147,11 +147,11 @@ impl RedisStore {
     pub async fn connect(url: &str, namespace: &str) -> Result<Self, StoreError> {
         let client = RedisClientOptions::new(url, namespace)?;
         let name = client.namespace().into();
-        let parts = StoreParts::new(client, name, None, KeepingRules::default())?;
+        let parts = StoreCore::new(client, name, None, KeepingRules::default())?;
         Self::of(parts, OUTAGE_TTL).checked().await
     }
 
-    fn of(parts: StoreParts, outage_ttl: Duration) -> Self {
+    fn of(parts: StoreCore, outage_ttl: Duration) -> Self {
         let server = RedisServerStore(Arc::new(parts));
         Self(match server.0.near.clone() {
             Some(near) => {
@@ -161,13 +161,13 @@ impl RedisStore {
         })
     }
 
-    fn parts(&self) -> &StoreParts {
+    fn parts(&self) -> &StoreCore {
         &self.0.primary().0
     }
 
     /// Connects now, and checks what the server permits.
     async fn checked(self) -> Result<Self, StoreError> {
-        let StoreParts { client, near, .. } = self.parts();
+        let StoreCore { client, near, .. } = self.parts();
         client.connecting(check::prepare(client, near.is_some())).await?;
         Ok(self)
     }
@@ -245,8 +245,8 @@ impl Store for RedisStore {
         self.0.settle(end)
     }
 
-    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
-        self.0.change(target, change)
+    fn withdraw(&self, target: WithdrawalTarget, change: Withdrawal) -> StoreFuture<bool> {
+        self.0.withdraw(target, change)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::RedisStore;
 use super::outbox::ledger::KeepingRules;
 use super::server::OUTAGE_TTL;
-use super::store::StoreParts;
+use super::store::StoreCore;
 use bellwether::adapter::within;
 use bellwether::{ConfigError, StoreError, delegate_options};
 #[cfg(feature = "tls")]
@@ -165,7 +165,7 @@ impl RedisOptions {
     /// one per key or tag, hard or soft. Zero keeps none: then the caller has to repeat an
     /// invalidation that fails.
     ///
-    /// The error says [whether it is kept](bellwether::StoreError::is_kept). While it is, this process
+    /// The error says [whether it is pending](bellwether::StoreError::is_pending). While it is, this process
     /// serves nothing of its key or tag: an operation that reads it repeats the invalidation first,
     /// or fails as that does. Commits of loads that began before do the same.
     ///
@@ -177,8 +177,8 @@ impl RedisOptions {
     /// 1,000,000.
     ///
     /// Default: 10,000. Each takes about 150 bytes while it is kept.
-    pub fn kept_invalidations(mut self, most: usize) -> Self {
-        let most = within("kept invalidations of the store", most, 0, 1_000_000);
+    pub fn pending_invalidations(mut self, most: usize) -> Self {
+        let most = within("pending invalidations of the store", most, 0, 1_000_000);
         self.client.wrong.set(&mut self.keeping.most, most);
         self
     }
@@ -189,7 +189,7 @@ impl RedisOptions {
     ///
     /// A failover loses what the promoted replica did not have, and a restart what was not written
     /// to the disk. So invalidations are remembered after they were acknowledged: as many as are
-    /// [kept](Self::kept_invalidations), for ten minutes at most. They are re-asserted when a request
+    /// [pending](Self::pending_invalidations), for ten minutes at most. They are re-asserted when a request
     /// gets no reply in time, when a connection breaks, when sentinels name another primary, and when a
     /// slot of a cluster gets another owner.
     ///
@@ -244,7 +244,7 @@ impl RedisOptions {
         let Self { client, name, near, near_ttl, keeping, outage_ttl } = self;
         let name = name.unwrap_or_else(|| client.namespace().into());
         let near = near.map(|bytes| (bytes, near_ttl));
-        Ok(RedisStore::of(StoreParts::new(client, name, near, keeping)?, outage_ttl))
+        Ok(RedisStore::of(StoreCore::new(client, name, near, keeping)?, outage_ttl))
     }
 
     /// The address of the server, or those of the seeds of a cluster, or those of the sentinels with

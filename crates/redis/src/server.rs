@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::outbox::ledger::ChangedDigest;
-use super::store::StoreParts;
+use super::outbox::ledger::WithdrawnDigest;
+use super::store::StoreCore;
 use bellwether::Key;
 use bellwether::stats::StoreOperation;
 use bellwether::store::{
-    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Peek, Renew, Settled, Store,
-    StoreFuture, Tags, Watch,
+    Accept, Acquire, Claim, End, Entry, Lease, Peek, Renew, Settled, Store, StoreFuture, Tags,
+    Watch, Withdrawal, WithdrawalTarget,
 };
 
 /// The verbs of `Store`, counted and timed. A handle.
 #[derive(Clone, Debug)]
-pub(super) struct RedisServerStore(pub(super) Arc<StoreParts>);
+pub(super) struct RedisServerStore(pub(super) Arc<StoreCore>);
 
 impl Store for RedisServerStore {
     fn peek(&self, key: &Key) -> Peek {
@@ -76,21 +76,21 @@ impl Store for RedisServerStore {
         })
     }
 
-    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
+    fn withdraw(&self, target: WithdrawalTarget, change: Withdrawal) -> StoreFuture<bool> {
         let store = Arc::clone(&self.0);
         Box::pin(async move {
             let began = Instant::now();
             let (digest, key) = match &target {
-                ChangeTarget::Key(key) => (ChangedDigest::Key(key.digest()), Some(key)),
-                ChangeTarget::Tag(tag) => (ChangedDigest::Tag(tag.digest()), None),
+                WithdrawalTarget::Key(key) => (WithdrawnDigest::Key(key.digest()), Some(key)),
+                WithdrawalTarget::Tag(tag) => (WithdrawnDigest::Tag(tag.digest()), None),
             };
             let operation = match (digest, change) {
-                (ChangedDigest::Key(_), Change::Invalidate) => StoreOperation::Invalidate,
-                (ChangedDigest::Key(_), Change::Expire { .. }) => StoreOperation::Expire,
-                (ChangedDigest::Tag(_), Change::Invalidate) => StoreOperation::InvalidateTag,
-                (ChangedDigest::Tag(_), Change::Expire { .. }) => StoreOperation::ExpireTag,
+                (WithdrawnDigest::Key(_), Withdrawal::Invalidate) => StoreOperation::Invalidate,
+                (WithdrawnDigest::Key(_), Withdrawal::Expire { .. }) => StoreOperation::Expire,
+                (WithdrawnDigest::Tag(_), Withdrawal::Invalidate) => StoreOperation::InvalidateTag,
+                (WithdrawnDigest::Tag(_), Withdrawal::Expire { .. }) => StoreOperation::ExpireTag,
             };
-            let changed = store.outbox.change(digest, change, key).await;
+            let changed = store.outbox.withdraw(digest, change, key).await;
             store.operations.ended(operation, began, changed)
         })
     }

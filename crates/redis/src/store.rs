@@ -8,20 +8,20 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::envelope;
+use super::failure;
 use super::heartbeat::beat;
 use super::lookups::{Lookups, NeedsTime};
 use super::near::{self, Near, ReadStart, Version};
 use super::outbox::Outbox;
-use super::outbox::ledger::{ChangedDigest, KeepingRules, Ledger, OutboxItem};
-use super::record;
+use super::outbox::ledger::{KeepingRules, Ledger, OutboxItem, WithdrawnDigest};
 use super::scripts::{self, AcquireReply, FOUND, ReplyFields, Seen, any, is_done, number};
 use super::stats::RedisStats;
 use super::tags::{LastSeen, ReadTags, TagReader};
 use bellwether::adapter::{micros, millis};
 use bellwether::stats::{OperationCounters, OutageStats};
 use bellwether::store::{
-    Accept, Acquire, Change, Claim, Draft, Entry, Failure, Lease, OtherLease, Renew, Settled,
-    TagEpoch, Watchers,
+    Accept, Acquire, Claim, Draft, Entry, Failure, Lease, OtherLease, Renew, Settled, TagEpoch,
+    Watchers, Withdrawal,
 };
 use bellwether::store::{Digest, StoreErrorKind, Tags};
 use bellwether::trace::TraceParent;
@@ -36,7 +36,7 @@ use bellwether_redis_client::{
 /// changes.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct StoreParts {
+pub(super) struct StoreCore {
     pub(super) name: Arc<str>,
     pub(super) client: RedisClient,
     pub(super) near: Option<Arc<Near>>,
@@ -46,7 +46,7 @@ pub(super) struct StoreParts {
     pub(super) operations: OperationCounters,
 }
 
-impl StoreParts {
+impl StoreCore {
     /// `near` has the bytes of the copies in this process, and how long they are used.
     pub(super) fn new(
         options: RedisClientOptions,
@@ -114,7 +114,7 @@ impl StoreParts {
             let reassertions = ledger.reassertions();
             let start = self.start_read(&digest);
             let mut known = self.tags.begin(asked);
-            let kept = self.outbox.repeat_kept(Some(&digest), asked.iter());
+            let kept = self.outbox.repeat_pending(Some(&digest), asked.iter());
             kept.await.inspect_err(failed)?;
             let read = self.tags.lookups.read(Some(&digest), asked, is_timed);
             let (seen, states) = read.await.inspect_err(failed)?;
@@ -157,7 +157,7 @@ impl StoreParts {
         for _ in 0..TRIES {
             let reassertions = ledger.reassertions();
             let start = self.start_read(&digest);
-            self.outbox.repeat_kept(Some(&digest), claim.tags().iter()).await?;
+            self.outbox.repeat_pending(Some(&digest), claim.tags().iter()).await?;
             let mut tags = self.tags.touch(claim.tags(), Duration::ZERO).await?;
             let asked_at = Instant::now();
             let request = self.acquire_request(claim, &digest, term, accept);
@@ -250,14 +250,14 @@ impl StoreParts {
         self.client.run(&request.of(claim.key()).urgent(), read).await
     }
 
-    /// Stores an entry. Kept invalidations supersede it, unless its lease was granted after them. One that
+    /// Stores an entry. Pending invalidations supersede it, unless its lease was granted after them. One that
     /// is an expiry is re-asserted as that.
     pub(super) async fn commit(&self, lease: Lease, draft: Draft) -> Result<Settled, StoreError> {
         let mut unsettled = self.outbox.unsettled(Some(&lease.claim));
         let (ledger, key, digest) = (&self.outbox.ledger, lease.key(), lease.key().digest());
         let reassertions = ledger.reassertions();
         let tags = lease.claim.tags().iter().chain(draft.tags.iter());
-        self.outbox.repeat_kept(Some(&digest), tags).await?;
+        self.outbox.repeat_pending(Some(&digest), tags).await?;
         let Some(epochs) = self.tags.epochs_of(&lease, &draft).await? else {
             unsettled.item = None;
             // The lease blocks the key for nothing.
@@ -272,7 +272,7 @@ impl StoreParts {
             number(millis(draft.lifetimes.life())),
             number(lease.fence),
             number(lease.granted_at),
-            number(u64::from(draft.change == Some(Change::Invalidate))),
+            number(u64::from(draft.change == Some(Withdrawal::Invalidate))),
         ];
         let names = scripts::names(&self.client, &digest);
         let request =
@@ -280,11 +280,11 @@ impl StoreParts {
         let losses = ledger.losses();
         let is_stored = self.client.run(&request.of(key), is_done).await;
         // The push message about it may still be under way.
-        ledger.end_copies(&ChangedDigest::Key(digest));
+        ledger.end_copies(&WithdrawnDigest::Key(digest));
         let is_stored = is_stored?;
         unsettled.item = None;
         if let Some(change) = draft.change.filter(|_| is_stored) {
-            ledger.executed(ChangedDigest::Key(digest), change, None, losses);
+            ledger.executed(WithdrawnDigest::Key(digest), change, None, losses);
         }
         // An invalidation that the server has lost cannot supersede it there.
         match is_stored && ledger.reassertions() == reassertions {
@@ -299,7 +299,7 @@ impl StoreParts {
         let names = [":lease", ":failed"].map(|suffix| self.client.name(&digest, suffix));
         let args = [
             lease.claim.token().as_bytes().to_vec(),
-            record::write(&failure),
+            failure::write(&failure),
             number(millis(failure.life)),
             number(lease.fence),
         ];
@@ -356,11 +356,11 @@ pub(super) fn answer(
             let fence = rest.whole()?;
             let lease = Lease::granted(claim.clone(), term, fence, now, epochs);
             let failures = u32::try_from(rest.whole()?).ok()?;
-            let probe = rest.bytes()?.as_deref().and_then(record::read);
+            let probe = rest.bytes()?.as_deref().and_then(failure::read);
             Acquire::Lead { lease, stale: entry, failures, probe }
         }
         4 => {
-            let failure = record::read(&rest.bytes()??)?;
+            let failure = failure::read(&rest.bytes()??)?;
             let remaining = Duration::from_millis(rest.left()?);
             Acquire::Failed { failure, remaining, stale: entry }
         }

@@ -160,7 +160,7 @@ impl TagReader {
     /// Reads tags alone.
     pub(super) async fn read(&self, tags: &Tags) -> Result<ReadTags, StoreError> {
         let mut read = self.begin(tags);
-        self.outbox.repeat_kept(None, tags.iter()).await?;
+        self.outbox.repeat_pending(None, tags.iter()).await?;
         read.note(self.lookups.read(None, tags, false).await?.1);
         Ok(read)
     }

@@ -191,7 +191,7 @@ impl Caller {
         let is_ok = matches!(done, Some(Ok(())));
         // What was dropped is kept, and so is what has failed.
         let is_kept =
-            done.as_ref().is_none_or(|done| done.as_ref().is_err_and(CacheError::is_kept));
+            done.as_ref().is_none_or(|done| done.as_ref().is_err_and(CacheError::is_pending));
         let is_kept = is_kept && how != Telling::Put && leaves_after != Some(0);
         let promise =
             (is_ok || is_kept).then_some((version, how == Telling::Expire, self.process, is_ok));

@@ -190,7 +190,7 @@ impl World {
         let options = RedisClientOptions::new(&url, "sim").expect("an address");
         let options = options.connections(self.plan.connections);
         let options = RedisOptions::from(options.network(Arc::new(connect)))
-            .kept_invalidations(self.plan.kept)
+            .pending_invalidations(self.plan.kept)
             // The promises are of what others have invalidated, to the microsecond.
             .outage_ttl(Duration::ZERO);
         let is_near = self.plan.near[place];
@@ -483,7 +483,7 @@ impl World {
             if flights > 0 || pending > 0 || host.tasks() > self.plan.topology.tasks(each) {
                 let tasks = host.tasks();
                 shared.violation(format_args!(
-                    "{:?} has {flights} flights, {pending} kept invalidations and {tasks} tasks",
+                    "{:?} has {flights} flights, {pending} pending invalidations and {tasks} tasks",
                     caller.process
                 ));
             }

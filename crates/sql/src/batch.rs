@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bellwether::Tag;
-use bellwether::store::{Change, ChangeTarget};
+use bellwether::store::{Withdrawal, WithdrawalTarget};
 use serde_json::Value;
 
 use super::parts::{key_of, tag_of};
@@ -55,7 +55,7 @@ impl ChangeBatch {
         batch
     }
 
-    fn targets(&mut self, row: &ChangeRow, kinds: &Kinds) -> Result<Vec<ChangeTarget>, String> {
+    fn targets(&mut self, row: &ChangeRow, kinds: &Kinds) -> Result<Vec<WithdrawalTarget>, String> {
         let parts: Value = serde_json::from_str(&row.parts).map_err(|error| error.to_string())?;
         match row.target.as_str() {
             "key" => {
@@ -63,18 +63,18 @@ impl ChangeBatch {
                     self.unknown.insert(row.name.clone());
                     return Err(format!("no follower has a cache `{}`", row.name));
                 };
-                kinds.iter().map(|kind| key_of(kind, &parts).map(ChangeTarget::Key)).collect()
+                kinds.iter().map(|kind| key_of(kind, &parts).map(WithdrawalTarget::Key)).collect()
             }
-            "tag" => Ok(vec![ChangeTarget::Tag(tag_of(&row.name, &parts)?)]),
-            "all" => Ok(vec![ChangeTarget::Tag(Tag::everything())]),
+            "tag" => Ok(vec![WithdrawalTarget::Tag(tag_of(&row.name, &parts)?)]),
+            "all" => Ok(vec![WithdrawalTarget::Tag(Tag::everything())]),
             other => Err(format!("its target is `{other}`")),
         }
     }
 }
 
-fn change_of(row: &ChangeRow) -> Change {
+fn change_of(row: &ChangeRow) -> Withdrawal {
     match row.expire_ms {
-        None => Change::Invalidate,
-        Some(over) => Change::Expire { over: Duration::from_millis(over.unsigned_abs()) },
+        None => Withdrawal::Invalidate,
+        Some(over) => Withdrawal::Expire { over: Duration::from_millis(over.unsigned_abs()) },
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::store::Change;
+use bellwether::store::Withdrawal;
 use bellwether::{Cache, KeyOf, Tag};
 use sqlx::postgres::{PgConnection, PgPool};
 
@@ -85,7 +85,7 @@ impl ChangeLog {
         cache: &Cache<K, V, C>,
         key: impl KeyOf<K>,
     ) -> Result<(), sqlx::Error> {
-        self.write(connection, NewRow::of(cache, &cache.key(key), Change::Invalidate)).await
+        self.write(connection, NewRow::of(cache, &cache.key(key), Withdrawal::Invalidate)).await
     }
 
     /// As [`invalidate`](Self::invalidate), to make a value [stale](Cache::expire).
@@ -101,7 +101,7 @@ impl ChangeLog {
         cache: &Cache<K, V, C>,
         key: impl KeyOf<K>,
     ) -> Result<(), sqlx::Error> {
-        self.write(connection, NewRow::of(cache, &cache.key(key), Change::EXPIRE)).await
+        self.write(connection, NewRow::of(cache, &cache.key(key), Withdrawal::EXPIRE)).await
     }
 
     /// As [`invalidate`](Self::invalidate), for all entries with a tag.
@@ -116,7 +116,7 @@ impl ChangeLog {
         connection: &mut PgConnection,
         tag: &Tag,
     ) -> Result<(), sqlx::Error> {
-        self.write(connection, NewRow::of_tag(tag, Change::Invalidate)).await
+        self.write(connection, NewRow::of_tag(tag, Withdrawal::Invalidate)).await
     }
 
     /// As [`invalidate_tag`](Self::invalidate_tag), to make the entries stale
@@ -133,7 +133,7 @@ impl ChangeLog {
         tag: &Tag,
         spread: Duration,
     ) -> Result<(), sqlx::Error> {
-        self.write(connection, NewRow::of_tag(tag, Change::Expire { over: spread })).await
+        self.write(connection, NewRow::of_tag(tag, Withdrawal::Expire { over: spread })).await
     }
 
     async fn write(&self, connection: &mut PgConnection, row: NewRow) -> Result<(), sqlx::Error> {

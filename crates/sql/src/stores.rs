@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use bellwether::store::{Change, ChangeTarget, Store, Tags};
+use bellwether::store::{Store, Tags, Withdrawal, WithdrawalTarget};
 use bellwether::{Key, StoreError};
 use bellwether_redis::RedisStore;
 use futures_util::stream::{self, StreamExt};
@@ -12,7 +12,7 @@ use futures_util::stream::{self, StreamExt};
 pub(crate) struct FollowedStores(pub(crate) Vec<RedisStore>);
 
 /// What each store does, by its place, and the rows that ask for it, by theirs.
-pub(crate) type Wanted = HashMap<(i32, ChangeTarget, Change), Vec<usize>>;
+pub(crate) type Wanted = HashMap<(i32, WithdrawalTarget, Withdrawal), Vec<usize>>;
 
 /// What came of it.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl FollowedStores {
         let stores = self.0.clone();
         let each = wanted.into_iter().filter_map(move |((place, target, change), rows)| {
             let store = stores.get(usize::try_from(place).ok()?)?.clone();
-            Some(async move { (store.change(target, change).await, place, rows) })
+            Some(async move { (store.withdraw(target, change).await, place, rows) })
         });
         let mut ended = stream::iter(each).buffer_unordered(AT_ONCE);
         let mut reached = Reached::default();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::stats::StatsSource;
-use bellwether::store::Change;
+use bellwether::store::Withdrawal;
 use bellwether::{Cache, Key, Tag};
 use serde_json::Value;
 use sqlx::postgres::{PgConnection, PgPool, PgRow};
@@ -25,16 +25,16 @@ pub(crate) struct NewRow {
     pub(crate) target: &'static str,
     pub(crate) name: String,
     pub(crate) parts: Value,
-    pub(crate) change: Change,
+    pub(crate) change: Withdrawal,
 }
 
 impl NewRow {
-    pub(crate) fn of<K, V, C>(cache: &Cache<K, V, C>, key: &Key, change: Change) -> Self {
+    pub(crate) fn of<K, V, C>(cache: &Cache<K, V, C>, key: &Key, change: Withdrawal) -> Self {
         let parts = json_of(key.parts());
         Self { target: "key", name: cache.name().to_owned(), parts, change }
     }
 
-    pub(crate) fn of_tag(tag: &Tag, change: Change) -> Self {
+    pub(crate) fn of_tag(tag: &Tag, change: Withdrawal) -> Self {
         Self { target: "tag", name: tag.kind().to_owned(), parts: json_of(tag.parts()), change }
     }
 }
@@ -104,8 +104,10 @@ impl ChangeTable {
              RETURNING id"
         ));
         let expire_ms = |row: &NewRow| match row.change {
-            Change::Invalidate => None,
-            Change::Expire { over } => Some(i64::try_from(over.as_millis()).unwrap_or(i64::MAX)),
+            Withdrawal::Invalidate => None,
+            Withdrawal::Expire { over } => {
+                Some(i64::try_from(over.as_millis()).unwrap_or(i64::MAX))
+            }
         };
         sqlx::query_scalar(&sql)
             .bind(rows.iter().map(|row| row.target).collect::<Vec<_>>())

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bellwether::adapter::{change, result_of_all};
 use bellwether::service::Handle;
-use bellwether::store::{Change, ChangeTarget};
+use bellwether::store::{Withdrawal, WithdrawalTarget};
 use bellwether::{Cache, CacheError, Changed, KeyOf, Tag};
 use futures_util::stream::{self, StreamExt};
 use sqlx::postgres::PgConnection;
@@ -26,7 +26,7 @@ pub struct ChangeTransaction {
     transaction: Transaction<'static, Postgres>,
     rows: Vec<NewRow>,
     /// What the rows say, for the caches of this process.
-    invalidations: Vec<(Handle, ChangeTarget, Change)>,
+    invalidations: Vec<(Handle, WithdrawalTarget, Withdrawal)>,
 }
 
 impl ChangeTransaction {
@@ -37,33 +37,33 @@ impl ChangeTransaction {
 
     /// The value of a key is to be [invalidated](Cache::invalidate) with the commit.
     pub fn invalidate<K, V, C>(&mut self, cache: &Cache<K, V, C>, key: impl KeyOf<K>) {
-        self.of_key(cache, key, Change::Invalidate);
+        self.of_key(cache, key, Withdrawal::Invalidate);
     }
 
     /// The value of a key is to become [stale](Cache::expire) with the commit.
     pub fn expire<K, V, C>(&mut self, cache: &Cache<K, V, C>, key: impl KeyOf<K>) {
-        self.of_key(cache, key, Change::EXPIRE);
+        self.of_key(cache, key, Withdrawal::EXPIRE);
     }
 
     /// All entries with a tag are to be [invalidated](Handle::invalidate_tag), in the store of a cache.
     pub fn invalidate_tag<K, V, C>(&mut self, cache: &Cache<K, V, C>, tag: &Tag) {
-        self.of_tag(cache, tag, Change::Invalidate);
+        self.of_tag(cache, tag, Withdrawal::Invalidate);
     }
 
     /// All entries with a tag are to become stale [over a time](Handle::expire_tag), in the store of a cache.
     pub fn expire_tag<K, V, C>(&mut self, cache: &Cache<K, V, C>, tag: &Tag, spread: Duration) {
-        self.of_tag(cache, tag, Change::Expire { over: spread });
+        self.of_tag(cache, tag, Withdrawal::Expire { over: spread });
     }
 
-    fn of_key<K, V, C>(&mut self, cache: &Cache<K, V, C>, key: impl KeyOf<K>, change: Change) {
+    fn of_key<K, V, C>(&mut self, cache: &Cache<K, V, C>, key: impl KeyOf<K>, change: Withdrawal) {
         let key = cache.key(key);
         self.rows.push(NewRow::of(cache, &key, change));
-        self.invalidations.push((cache.handle(), ChangeTarget::Key(key), change));
+        self.invalidations.push((cache.handle(), WithdrawalTarget::Key(key), change));
     }
 
-    fn of_tag<K, V, C>(&mut self, cache: &Cache<K, V, C>, tag: &Tag, change: Change) {
+    fn of_tag<K, V, C>(&mut self, cache: &Cache<K, V, C>, tag: &Tag, change: Withdrawal) {
         self.rows.push(NewRow::of_tag(tag, change));
-        self.invalidations.push((cache.handle(), ChangeTarget::Tag(tag.clone()), change));
+        self.invalidations.push((cache.handle(), WithdrawalTarget::Tag(tag.clone()), change));
     }
 
     /// Writes what has changed as rows, commits, and invalidates at once: without a wait for a follower, and
@@ -109,12 +109,22 @@ impl ChangeTransaction {
     }
 }
 
-async fn apply(handle: &Handle, target: ChangeTarget, change: Change) -> Result<(), CacheError> {
+async fn apply(
+    handle: &Handle,
+    target: WithdrawalTarget,
+    change: Withdrawal,
+) -> Result<(), CacheError> {
     match (target, change) {
-        (ChangeTarget::Key(key), Change::Invalidate) => handle.invalidate(&key).await.map(drop),
-        (ChangeTarget::Key(key), Change::Expire { .. }) => handle.expire(&key).await.map(drop),
-        (ChangeTarget::Tag(tag), Change::Invalidate) => handle.invalidate_tag(&tag).await,
-        (ChangeTarget::Tag(tag), Change::Expire { over }) => handle.expire_tag(&tag, over).await,
+        (WithdrawalTarget::Key(key), Withdrawal::Invalidate) => {
+            handle.invalidate(&key).await.map(drop)
+        }
+        (WithdrawalTarget::Key(key), Withdrawal::Expire { .. }) => {
+            handle.expire(&key).await.map(drop)
+        }
+        (WithdrawalTarget::Tag(tag), Withdrawal::Invalidate) => handle.invalidate_tag(&tag).await,
+        (WithdrawalTarget::Tag(tag), Withdrawal::Expire { over }) => {
+            handle.expire_tag(&tag, over).await
+        }
     }
 }
 

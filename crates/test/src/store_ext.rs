@@ -5,7 +5,8 @@ use std::time::Duration;
 use bellwether::adapter::BoxFuture;
 use bellwether::store::Tags;
 use bellwether::store::{
-    Change, ChangeTarget, Claim, Draft, End, Entry, Failure, Lease, Settled, Store, StoreFuture,
+    Claim, Draft, End, Entry, Failure, Lease, Settled, Store, StoreFuture, Withdrawal,
+    WithdrawalTarget,
 };
 use bellwether::{Key, StoreError, Tag};
 
@@ -43,24 +44,24 @@ pub trait StoreExt: Store {
         done(self.settle(End::Abandon(claim)))
     }
 
-    /// [`Change::Invalidate`] of a key.
+    /// [`Withdrawal::Invalidate`] of a key.
     fn invalidate(&self, key: Key) -> StoreFuture<bool> {
-        self.change(ChangeTarget::Key(key), Change::Invalidate)
+        self.withdraw(WithdrawalTarget::Key(key), Withdrawal::Invalidate)
     }
 
-    /// [`Change::Expire`] of a key.
+    /// [`Withdrawal::Expire`] of a key.
     fn expire(&self, key: Key) -> StoreFuture<bool> {
-        self.change(ChangeTarget::Key(key), Change::EXPIRE)
+        self.withdraw(WithdrawalTarget::Key(key), Withdrawal::EXPIRE)
     }
 
-    /// [`Change::Invalidate`] of a tag.
+    /// [`Withdrawal::Invalidate`] of a tag.
     fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
-        done(self.change(ChangeTarget::Tag(tag), Change::Invalidate))
+        done(self.withdraw(WithdrawalTarget::Tag(tag), Withdrawal::Invalidate))
     }
 
-    /// [`Change::Expire`] of a tag.
+    /// [`Withdrawal::Expire`] of a tag.
     fn expire_tag(&self, tag: Tag, over: Duration) -> StoreFuture<()> {
-        done(self.change(ChangeTarget::Tag(tag), Change::Expire { over }))
+        done(self.withdraw(WithdrawalTarget::Tag(tag), Withdrawal::Expire { over }))
     }
 }
 

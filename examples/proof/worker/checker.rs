@@ -164,7 +164,7 @@ impl Checker {
             began.store == NEAR && matches!(tier, Tier::Near | Tier::NearLookup | Tier::Stale);
         let member = self.member(began.store);
         let (mut returns, is_cut) = self.floors.outdated_by(subject, got, began.at);
-        // Kept invalidations have not returned, and bind their own store all the same.
+        // Pending invalidations have not returned, and bind their own store all the same.
         for (sort, floor) in [Sort::Hard, Sort::Soft].into_iter().zip(bounds.own) {
             if let Floor { version, at: 0 } = floor
                 && version > got

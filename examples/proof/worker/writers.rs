@@ -219,7 +219,7 @@ impl World {
                 self.checker.floors().publish(subject, sort, member, version);
                 self.checker.count(what);
             }
-            Err(error) if error.is_kept() => {
+            Err(error) if error.is_pending() => {
                 self.checker.floors().keep(subject, sort, member, version);
                 self.checker.count(&format!("{what}, kept"));
             }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::asking::{AskedFallback, Carried, FlightHold, GrantedLease, Purpose, Scope};
 use super::queueing::{LoadAdmission, Queueing};
+use super::scope::{AskedFallback, Carried, FlightHold, GrantedLease, Purpose, Scope};
 use crate::codec::Codec;
 use crate::error::CacheError;
 use crate::flight::{Generation, Leader, Phase};
@@ -16,7 +16,8 @@ use crate::locked::locked;
 use crate::policy::{FailureWindow, WhenAbandoned};
 use crate::read_through::core::Core;
 use crate::read_through::load::{Loader, LoaderAnswer, load};
-use crate::read_through::remembered::{FailureKind, Outcome};
+use crate::read_through::outcome::Outcome;
+use crate::read_through::remembered::FailureKind;
 use crate::read_through::step::{
     AnswerKind, AnswerOf, KnownOfKey, LeaseHold, LoadAnswer, Record, Remember, Share, Verdict,
     begins, verdict,
@@ -82,7 +83,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
         };
         // Errors may come at once, and say nothing of the time that answers take.
         use AnswerKind::{PrivateKey, PrivateOnce, TimedOut, Unconfirmed, Value};
-        if matches!(answer.said, Value | PrivateKey | PrivateOnce | TimedOut | Unconfirmed) {
+        if matches!(answer.kind, Value | PrivateKey | PrivateOnce | TimedOut | Unconfirmed) {
             until_it_has_ended.note(started);
         }
         Some(self.judge(answer, known, began, started.elapsed()))
@@ -149,9 +150,9 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
         began: Generation,
         took: Duration,
     ) -> AnswerOf<Carried> {
-        let Verdict { share, is_stored, remember } = verdict(answer.said, known);
+        let Verdict { share, is_stored, remember } = verdict(answer.kind, known);
         let outcome = answer.outcome.clone().with(self.status());
-        let has_failed = answer.draft.is_none() && answer.said != AnswerKind::Unconfirmed;
+        let has_failed = answer.draft.is_none() && answer.kind != AnswerKind::Unconfirmed;
         let fallback = self.fallback.filter(|_| has_failed);
         let fallback = self.scope.stale_fallback(fallback).zip(fallback.map(|(asked, _)| *asked));
         let record = match (remember, share) {
@@ -162,7 +163,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
             }
             (Remember::Success, _) => {
                 let Scope { core, leader, .. } = self.scope;
-                core.note_success(leader.key(), answer.said);
+                core.note_success(leader.key(), answer.kind);
                 let record = if share == Share::Joined { Record::Value } else { Record::Marker };
                 answer.draft.map(|draft| record(self.timed(draft, took)))
             }
@@ -214,7 +215,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
                 return CacheStatus::Led { stored: false };
             }
             _ if self.scope.purpose == Purpose::Uncached => BypassReason::WaitRanOut,
-            LeaseHold::Nothing => BypassReason::NotKept,
+            LeaseHold::Nothing => BypassReason::Private,
             LeaseHold::Lease(_) | LeaseHold::NotAsked | LeaseHold::Unacknowledged => {
                 BypassReason::StoreFailed
             }

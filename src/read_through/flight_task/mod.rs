@@ -1,8 +1,8 @@
 //! The task of a flight: performs what [`step::next`] decides.
 
-mod asking;
 mod loading;
 mod queueing;
+mod scope;
 
 use std::fmt::Display;
 use std::mem;
@@ -14,15 +14,16 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{Instrument, Span};
 
-pub(crate) use self::asking::Purpose;
+pub(crate) use self::scope::Purpose;
 
-use self::asking::{Carried, FlightHold, FlightMemory, Scope, TaskEvent, TaskState};
 use self::loading::FlightLoad;
 use self::queueing::{LoadAdmission, Queueing};
+use self::scope::{Carried, FlightHold, FlightMemory, Scope, TaskEvent, TaskState};
 use super::core::Core;
 use super::load::{LentJob, Loader};
 use super::load_group::GroupOfItem;
-use super::remembered::{OrphanGuard, Outcome};
+use super::outcome::Outcome;
+use super::remembered::OrphanGuard;
 use super::step::{self, AnswerOf, LeaseHold, Meanwhile, Share, Step, WaiterAction};
 use crate::codec::Codec;
 use crate::error::StoreError;
@@ -354,7 +355,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
     fn load_reason(&self, hold: &FlightHold) -> LoadReason {
         match (hold, self.background, self.scope.purpose) {
             (_, _, Purpose::Uncached) => LoadReason::WaitRanOut,
-            (LeaseHold::Nothing, ..) => LoadReason::NotKept,
+            (LeaseHold::Nothing, ..) => LoadReason::Private,
             (LeaseHold::NotAsked | LeaseHold::Unacknowledged, ..) => LoadReason::StoreFailed,
             (LeaseHold::Lease(lease), ..) if !lease.is_shared() => LoadReason::StoreFailed,
             (LeaseHold::Lease(_), Some(background), _) => background,

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::flight::{Leader, Phase};
 use crate::loads::{LoadPermit, LoadRank, Loads};
 use crate::read_through::load_group::{GroupOfItem, LoadGroup};
-use crate::read_through::remembered::Outcome;
+use crate::read_through::outcome::Outcome;
 
 /// What lets a flight ask for the lease and load. It is kept until the load has ended, and given back if
 /// the flight waits for another process.

@@ -1,7 +1,7 @@
-//! `ResponseFuture`: the future of one request. `state` has its states and its timer, and `machine`
+//! `ResponseFuture`: the future of one request. `state` has its states and its timer, and `pending_request`
 //! what happens in them. `AnswerFuture` is one without the types of its loader and its codec.
 
-mod machine;
+mod pending_request;
 mod state;
 
 use std::any::TypeId;
@@ -19,12 +19,12 @@ use tower::Service;
 
 pub(super) use self::state::AnswerWithStatus;
 
-use self::machine::PendingRequest;
+use self::pending_request::PendingRequest;
 use self::state::{State, answer_by, has_runtime};
 use super::core::{Core, Peeked};
+use super::key_request::RequestOptions;
 use super::load::{Job, Loader, load_alone};
 use super::load_group::GroupOfItem;
-use super::lookup::RequestOptions;
 use crate::box_future::BoxFuture;
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError, CacheErrorKind, Error};
@@ -76,7 +76,7 @@ where
         let statistics = &core.statistics;
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             statistics.request(RequestEvent::FailedDeadline);
-            return Self::settled(late());
+            return Self::ready(late());
         }
         statistics.request(RequestEvent::BypassedNoKey);
         let load = load_alone(inner, request, None, statistics);
@@ -146,10 +146,10 @@ where
 
     fn misused(core: &Core<C>, options: &RequestOptions, error: CacheError) -> Self {
         core.count(options, RequestEvent::FailedMisuse);
-        Self::settled((Err(error.into()), CacheStatus::Failed))
+        Self::ready((Err(error.into()), CacheStatus::Failed))
     }
 
-    fn settled(answer: AnswerWithStatus<S::Response, S::Error>) -> Self {
+    fn ready(answer: AnswerWithStatus<S::Response, S::Error>) -> Self {
         Self { request: None, state: State::Answered(Some(answer)) }
     }
 

@@ -1,4 +1,4 @@
-//! What a request is in: its state, its timer and its span. `machine` says what happens in it.
+//! What a request is in: its state, its timer and its span. `pending_request` says what happens in it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,11 +13,11 @@ use tracing::field;
 
 use crate::box_future::BoxFuture;
 use crate::error::{CacheErrorKind, Error};
-use crate::flight::{LoneLookup, Waiter};
+use crate::flight::{LonePermit, Waiter};
 use crate::key::Key;
 use crate::read_through::core::Peeked;
 use crate::read_through::load::AloneLoad;
-use crate::read_through::remembered::Outcome;
+use crate::read_through::outcome::Outcome;
 use crate::stats::{RequestEvent, RequestStats, Statistics};
 use crate::status::CacheStatus;
 use crate::store::{Entry, StoreFuture};
@@ -28,7 +28,7 @@ pub(super) enum State<S: Service<Req>, Req> {
     /// Not polled yet: what this process knows without a request, which is no hit.
     Begun(Peeked<S::Response>),
     /// Polls the store's answer, as the only caller of this key.
-    LookingUp { answer: StoreFuture<Option<Entry>>, _alone: LoneLookup<Outcome> },
+    LookingUp { answer: StoreFuture<Option<Entry>>, _alone: LonePermit<Outcome> },
     /// Polls for the outcome of a flight. If set, the wait ends as soon as it would be for the load of
     /// another caller.
     Waiting(Waiter<Outcome>, bool),

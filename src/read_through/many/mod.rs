@@ -23,7 +23,7 @@ use self::batch::{Batch, ItemSlot};
 use self::error::{ItemError, flat};
 use super::core::Core;
 use super::future::{AnswerWithStatus, ResponseFuture};
-use super::lookup::RequestOptions;
+use super::key_request::RequestOptions;
 use crate::box_future::BoxFuture;
 use crate::codec::Codec;
 use crate::error::{BoxError, Error};

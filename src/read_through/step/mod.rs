@@ -40,9 +40,9 @@
 //! When a flight is `Closed`, its remaining waiters ask again. "Release" tells waiters to load
 //! individually. What an answer of the loader is worth to others is the [`verdict`] on it. `crates/model` tests every row.
 
-mod parts;
+mod states;
 
-pub(crate) use self::parts::{
+pub(crate) use self::states::{
     AfterPut, AnswerKind, AnswerOf, KnownFailure, KnownOfKey, LeaseHold, LoadAnswer, Meanwhile,
     Memory, Payload, PutAttempt, Record, Remember, Share, State, To, Verdict, WaiterAction,
 };
@@ -271,9 +271,9 @@ fn load_ended<P: Payload>(hold: LeaseHold<P::Lease>, answer: AnswerOf<P>) -> Ste
 
 /// The verdict on an answer of the loader: which callers share it, what the store gets, and what is
 /// remembered.
-pub(crate) fn verdict(said: AnswerKind, known: KnownOfKey) -> Verdict {
+pub(crate) fn verdict(kind: AnswerKind, known: KnownOfKey) -> Verdict {
     let repeated = known.failures > 0;
-    let (share, remember) = match said {
+    let (share, remember) = match kind {
         AnswerKind::Value => (Share::Joined, Remember::Success),
         AnswerKind::PrivateKey => (Share::PrivateKey, Remember::Success),
         AnswerKind::PrivateOnce => (Share::PrivateOnce, Remember::Success),
@@ -287,7 +287,7 @@ pub(crate) fn verdict(said: AnswerKind, known: KnownOfKey) -> Verdict {
         AnswerKind::LoadFailed => (Share::All, Remember::Nothing),
     };
     let is_stored = match remember {
-        Remember::Success => said != AnswerKind::PrivateOnce || !known.replaces,
+        Remember::Success => kind != AnswerKind::PrivateOnce || !known.replaces,
         Remember::Failure | Remember::Cooldown => known.shares_failures,
         Remember::Nothing => false,
     };

@@ -16,8 +16,8 @@ use self::shard::MemoryShard;
 use self::tags::{MemoryTags, Sequence, TagView};
 use super::clock::{Clock, Moment};
 use super::{
-    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, InProcessStore, Lease, Peek,
-    Renew, Settled, StoreFuture,
+    Accept, Acquire, Claim, Draft, End, Entry, InProcessStore, Lease, Peek, Renew, Settled,
+    StoreFuture, Withdrawal, WithdrawalTarget,
 };
 use super::{Store, Watch, Watchers};
 use crate::key::Key;
@@ -108,10 +108,10 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// Invalidates a key, as [`Change::Invalidate`] does, without a future.
+    /// Invalidates a key, as [`Withdrawal::Invalidate`] does, without a future.
     pub(super) fn invalidate(&self, key: &Key) {
         let now = self.0.clock.now();
-        self.shard(key, |shard| shard.change(key, Change::Invalidate, now));
+        self.shard(key, |shard| shard.change(key, Withdrawal::Invalidate, now));
         self.tell(key);
     }
 
@@ -256,14 +256,14 @@ impl Store for MemoryStore {
         })
     }
 
-    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
+    fn withdraw(&self, target: WithdrawalTarget, change: Withdrawal) -> StoreFuture<bool> {
         self.answer(move |store, now| match target {
-            ChangeTarget::Key(key) => {
+            WithdrawalTarget::Key(key) => {
                 let was_there = store.shard(&key, |shard| shard.change(&key, change, now));
                 store.tell(&key);
                 was_there
             }
-            ChangeTarget::Tag(tag) => {
+            WithdrawalTarget::Tag(tag) => {
                 store.0.tags.change(tag.digest(), change, &store.0.sequence, now);
                 false
             }

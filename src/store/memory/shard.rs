@@ -15,8 +15,8 @@ use crate::key::Key;
 use crate::store::clock::Moment;
 use crate::store::standing::Standing;
 use crate::store::{
-    Accept, Acquire, Change, Claim, Draft, Entry, Failure, Lease, OtherLease, Renew, Settled,
-    TagEpoch, WATERMARK_TTL,
+    Accept, Acquire, Claim, Draft, Entry, Failure, Lease, OtherLease, Renew, Settled, TagEpoch,
+    WATERMARK_TTL, Withdrawal,
 };
 use crate::tag::Tags;
 
@@ -145,7 +145,7 @@ impl MemoryShard {
             return Settled::Superseded;
         }
         self.guards.forget_failure(key);
-        if draft.change == Some(Change::Invalidate) {
+        if draft.change == Some(Withdrawal::Invalidate) {
             let watermark = Watermark { fence: lease.fence, until: now.after(WATERMARK_TTL) };
             self.guards.at(key, now).watermark = Some(watermark);
         }
@@ -177,13 +177,13 @@ impl MemoryShard {
     }
 
     /// Returns whether there was an entry.
-    pub(super) fn change(&mut self, key: &Key, change: Change, now: Moment) -> bool {
+    pub(super) fn change(&mut self, key: &Key, change: Withdrawal, now: Moment) -> bool {
         // It is above every fence given so far, and below the next one.
         let fence = self.fences.next(now);
         let watermark = Watermark { fence, until: now.after(WATERMARK_TTL) };
         *self.guards.at(key, now) = Guard { watermark: Some(watermark), ..Guard::default() };
         let was_there = self.find(key, now).is_some();
-        if change == Change::Invalidate {
+        if change == Withdrawal::Invalidate {
             self.remove(key);
         } else if let Some(slot) = self.slots.get(key) {
             let kept = &mut self.kept[*slot];

@@ -8,7 +8,7 @@ use crate::key::Digest;
 use crate::locked::locked;
 use crate::store::clock::Moment;
 use crate::store::standing::{Spread, Standing, TagState};
-use crate::store::{Change, TagEpoch};
+use crate::store::{TagEpoch, Withdrawal};
 use crate::tag::Tags;
 
 /// Fences and epochs, in the order in which they are given: each is larger than all before it.
@@ -78,14 +78,16 @@ impl MemoryTags {
     }
 
     /// An invalidation replaces both epochs of a tag, and an expiry the soft one.
-    pub(super) fn change(&self, tag: Digest, change: Change, sequence: &Sequence, now: Moment) {
+    pub(super) fn change(&self, tag: Digest, change: Withdrawal, sequence: &Sequence, now: Moment) {
         let tag = locked(&self.table).at(tag, sequence, now);
         let mut changed = locked(&tag.state);
         let soft = sequence.next(now);
         let TagState { hard, soft: before, .. } = changed.state;
         let (hard, spread) = match change {
-            Change::Invalidate => (soft, None),
-            Change::Expire { over } => (hard, (!over.is_zero()).then_some(Spread { before, over })),
+            Withdrawal::Invalidate => (soft, None),
+            Withdrawal::Expire { over } => {
+                (hard, (!over.is_zero()).then_some(Spread { before, over }))
+            }
         };
         let state = TagState { hard, soft, expired_at: now.micros, spread };
         *changed = ChangedTag { state, changed: soft };
@@ -166,7 +168,7 @@ mod tests {
         let now = Clock::start().now();
         let used = tags.view(&shelf(0), &sequence, now);
         let fence = sequence.next(now);
-        tags.change(Tag::of("shelf").with(1).digest(), Change::Invalidate, &sequence, now);
+        tags.change(Tag::of("shelf").with(1).digest(), Withdrawal::Invalidate, &sequence, now);
         for number in 2..10_000 {
             drop(tags.view(&shelf(number), &sequence, now));
             assert!(locked(&tags.table).tags.len() <= FIRST_SWEEP + 1);

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use self::health::PrimaryHealth;
 use super::{
-    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Lease, MemoryOptions, Peek,
-    Renew, Settled, Store, StoreErrorKind, StoreFuture, Watch,
+    Accept, Acquire, Claim, Draft, End, Entry, Lease, MemoryOptions, Peek, Renew, Settled, Store,
+    StoreErrorKind, StoreFuture, Watch, Withdrawal, WithdrawalTarget,
 };
 use crate::error::StoreError;
 use crate::key::Key;
@@ -160,9 +160,9 @@ impl<S: Store> Inner<S> {
     }
 
     /// Without an earlier failure, the memory has neither an entry nor a lease.
-    async fn change_locally(&self, target: &ChangeTarget, change: Change) {
+    async fn change_locally(&self, target: &WithdrawalTarget, change: Withdrawal) {
         if !self.health.is_spotless() {
-            _ = self.local.change(target.clone(), change).await;
+            _ = self.local.withdraw(target.clone(), change).await;
         }
     }
 }
@@ -261,8 +261,8 @@ impl<S: Store> Store for OutageStore<S> {
         }
     }
 
-    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
-        let asked = self.0.primary.change(target.clone(), change);
+    fn withdraw(&self, target: WithdrawalTarget, change: Withdrawal) -> StoreFuture<bool> {
+        let asked = self.0.primary.withdraw(target.clone(), change);
         if self.is_off() {
             return asked;
         }

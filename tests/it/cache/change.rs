@@ -53,7 +53,9 @@ async fn a_change_says_that_its_invalidation_is_pending() {
     let cache = cache(store.clone());
     store.on(Operation::Invalidate).fail(UNREACHABLE);
     match cache.change(1, written()).await.unwrap() {
-        Changed::Pending("written", error) => assert!(!error.is_kept(), "this store keeps nothing"),
+        Changed::Pending("written", error) => {
+            assert!(!error.is_pending(), "this store keeps nothing")
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bellwether::codec::Cacheability;
 use bellwether::store::Tags;
 use bellwether::store::{
-    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Renew, Settled, Store,
-    StoreFuture,
+    Accept, Acquire, Claim, End, Entry, Lease, Renew, Settled, Store, StoreFuture, Withdrawal,
+    WithdrawalTarget,
 };
 use bellwether::{Cache, CacheErrorKind, Key, MemoryStore};
 use bellwether_test::StoreExt as _;
@@ -107,8 +107,8 @@ impl Store for Forgetful {
         }
     }
 
-    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
-        self.0.change(target, change)
+    fn withdraw(&self, target: WithdrawalTarget, change: Withdrawal) -> StoreFuture<bool> {
+        self.0.withdraw(target, change)
     }
 }
 

@@ -110,7 +110,7 @@ async fn a_panic_of_a_load_past_the_cache_is_an_error_of_its_caller() {
         answers(vec![ask(1)]).await;
         answers(vec![ask(1)]).await;
         loader.ends_by(end);
-        let reasons = [(1, BypassReason::NotKept), (KEYLESS, BypassReason::NoKey)];
+        let reasons = [(1, BypassReason::Private), (KEYLESS, BypassReason::NoKey)];
         for (item, why) in reasons {
             let (answer, status) = ask(item).await.expect("the panic does not reach its task");
             assert_eq!(kind_of(&answer), CacheErrorKind::LoaderPanicked);

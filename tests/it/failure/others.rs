@@ -175,7 +175,7 @@ async fn a_forced_load_that_fails_is_given_to_none_of_its_waiters() {
         let source = source.clone();
         service_fn(move |request| source.load(request))
     };
-    let forced = |_: &Request| bellwether::service::Lookup::of(Key::of("item")).force_refresh();
+    let forced = |_: &Request| bellwether::service::KeyRequest::of(Key::of("item")).force_refresh();
     let process = ReadThroughLayer::builder(memory, forced).build().unwrap().layer(load);
     let ask = |request| {
         let mut process = process.clone();

@@ -98,11 +98,12 @@ async fn a_shared_bound_holds_for_all_its_caches_together() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forced_refresh_counts_as_a_load() {
-    use bellwether::service::{Lookup, ReadThrough};
+    use bellwether::service::{KeyRequest, ReadThrough};
     use bellwether::{Key, ReadThroughLayer};
     use tower::Service;
     let loader = Loader::taking(SECOND);
-    let forced: fn(&u64) -> Lookup = |item| Lookup::of(Key::of("item").with(*item)).force_refresh();
+    let forced: fn(&u64) -> KeyRequest =
+        |item| KeyRequest::of(Key::of("item").with(*item)).force_refresh();
     let layer = ReadThroughLayer::builder(MemoryStore::new(10), forced).ttl(MINUTE).max_loads(1);
     let mut cached: ReadThrough<_, _> = layer.build().unwrap().layer(loader.clone());
     let asked: Vec<_> = (0..3).map(|item| tokio::spawn(cached.call(item).with_status())).collect();

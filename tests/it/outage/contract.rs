@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, OutageStore, Peek, Renew,
-    Settled, Store, StoreErrorKind, StoreFuture, Tags, Watch,
+    Accept, Acquire, Claim, End, Entry, Lease, OutageStore, Peek, Renew, Settled, Store,
+    StoreErrorKind, StoreFuture, Tags, Watch, Withdrawal, WithdrawalTarget,
 };
 use bellwether::{Key, MemoryStore};
 use bellwether_test::suite::Violation;
@@ -126,15 +126,15 @@ impl Store for Caller {
         })
     }
 
-    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
+    fn withdraw(&self, target: WithdrawalTarget, change: Withdrawal) -> StoreFuture<bool> {
         let (store, repeats) = (self.store.clone(), self.repeats);
         Box::pin(async move {
             let was_there = match &target {
-                ChangeTarget::Key(key) => store.find(key.clone()).await?.is_some(),
-                ChangeTarget::Tag(_) => false,
+                WithdrawalTarget::Key(key) => store.find(key.clone()).await?.is_some(),
+                WithdrawalTarget::Tag(_) => false,
             };
             loop {
-                match store.change(target.clone(), change).await {
+                match store.withdraw(target.clone(), change).await {
                     Err(_) if repeats => {}
                     Err(_) => return Ok(was_there),
                     changed => return changed,

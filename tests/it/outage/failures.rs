@@ -1,6 +1,6 @@
 //! Failing loads and strict caches while the store is away.
 
-use bellwether::store::{Change, ChangeTarget, Store, StoreErrorKind};
+use bellwether::store::{Store, StoreErrorKind, Withdrawal, WithdrawalTarget};
 use bellwether::{Cache, CacheErrorKind, WhenStoreFails};
 use bellwether_testkit::caches::{
     NO_TIME, SECOND, answer, ask, burst, key, kind_of, layer, remembering_layer, settled, unprobed,
@@ -70,7 +70,7 @@ async fn a_put_fails_while_the_store_is_down() {
 #[tokio::test(start_paused = true)]
 async fn an_invalidation_gives_the_error_of_the_store() {
     let (_, store) = down();
-    let changed = store.change(ChangeTarget::Key(key(1)), Change::Invalidate).await;
+    let changed = store.withdraw(WithdrawalTarget::Key(key(1)), Withdrawal::Invalidate).await;
     assert_eq!(changed.unwrap_err().kind(), StoreErrorKind::Unreachable);
 }
 

@@ -1,7 +1,7 @@
 //! What this process has invalidated is not answered from its memory.
 
 use bellwether::Tag;
-use bellwether::store::{Change, ChangeTarget, Settled, Store, StoreErrorKind};
+use bellwether::store::{Settled, Store, StoreErrorKind, Withdrawal, WithdrawalTarget};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{MINUTE, SECOND, answer, cached, commit, idle, key, layer, lease};
 use bellwether_testkit::loaders::Loader;
@@ -13,12 +13,12 @@ use crate::support::store::Operation;
 
 #[tokio::test(start_paused = true)]
 async fn an_invalidation_that_fails_is_one_of_the_memory_at_once() {
-    for change in [Change::Invalidate, Change::EXPIRE] {
+    for change in [Withdrawal::Invalidate, Withdrawal::EXPIRE] {
         let (_, store) = down();
         let loader = Loader::new();
         let cached = cached(store.clone(), &loader);
         assert_eq!(answer(&cached, 1).await, 1);
-        store.change(ChangeTarget::Key(key(1)), change).await.unwrap_err();
+        store.withdraw(WithdrawalTarget::Key(key(1)), change).await.unwrap_err();
         assert_eq!(answer(&cached, 1).await, 2);
     }
 }

@@ -1,6 +1,6 @@
 //! A forced refresh loads although there is a fresh entry.
 
-use bellwether::service::{Lookup, ReadThrough};
+use bellwether::service::{KeyRequest, ReadThrough};
 use bellwether::store::{Accept, Acquire, Claim, Store};
 use bellwether::{CacheStatus, MemoryStore, ReadThroughLayer, StaleReason};
 use bellwether_testkit::caches::{
@@ -13,15 +13,15 @@ use tower::{Layer, Service};
 
 use super::{PLACES, stale_if_error, stale_while_revalidating};
 
-type Asking = ReadThrough<Loader, fn(&u64) -> Lookup>;
+type Asking = ReadThrough<Loader, fn(&u64) -> KeyRequest>;
 
 /// Requests from 1,000 on bypass stored entries.
 const FORCED: u64 = 1_000;
 
 fn asking(store: impl Store, loader: &Loader) -> Asking {
-    let ask_of: fn(&u64) -> Lookup = |item| match item.checked_sub(FORCED) {
-        Some(item) => Lookup::of(key(item)).force_refresh(),
-        None => Lookup::of(key(*item)),
+    let ask_of: fn(&u64) -> KeyRequest = |item| match item.checked_sub(FORCED) {
+        Some(item) => KeyRequest::of(key(item)).force_refresh(),
+        None => KeyRequest::of(key(*item)),
     };
     let layer = ReadThroughLayer::builder(store, ask_of)
         .ttl(MINUTE)

@@ -1,6 +1,6 @@
 //! Each request counts once, by its outcome.
 
-use bellwether::service::Lookup;
+use bellwether::service::KeyRequest;
 use bellwether::stats::RequestStats;
 use bellwether::{Key, Lifetimes, MemoryStore, ReadThroughLayer, Wait};
 use bellwether_testkit::caches::{
@@ -135,10 +135,10 @@ async fn requests_past_the_cache_and_too_late_are_counted() {
     let late = Instant::now();
     sleep(SECOND).await;
     let lookup_of = move |item: &u64| match item {
-        0 => Lookup::none(),
-        1 => Lookup::none().deadline(late),
-        2 => Lookup::of(Key::of("x".repeat(Key::MAX_BYTES).leak()).with(1)),
-        _ => Lookup::of(key(*item)).deadline(late),
+        0 => KeyRequest::none(),
+        1 => KeyRequest::none().deadline(late),
+        2 => KeyRequest::of(Key::of("x".repeat(Key::MAX_BYTES).leak()).with(1)),
+        _ => KeyRequest::of(key(*item)).deadline(late),
     };
     let layer = ReadThroughLayer::builder(local(&MemoryStore::new(10)), lookup_of).build().unwrap();
     let mut cached = layer.layer(Loader::new());

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Renew, Settled, Store,
-    StoreFuture,
+    Accept, Acquire, Claim, End, Entry, Lease, Renew, Settled, Store, StoreFuture, Withdrawal,
+    WithdrawalTarget,
 };
 use bellwether::store::{StoreErrorKind, Tags};
 use bellwether::{CacheErrorKind, CacheStatus, Error, Key, MemoryStore, StoreError, Tag};
@@ -122,12 +122,12 @@ impl Store for WithoutTags {
         self.0.settle(end)
     }
 
-    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
-        if let ChangeTarget::Tag(_) = target {
+    fn withdraw(&self, target: WithdrawalTarget, change: Withdrawal) -> StoreFuture<bool> {
+        if let WithdrawalTarget::Tag(_) = target {
             let error = StoreError::new(StoreErrorKind::Unsupported, "there are no tags");
             return Box::pin(async { Err(error) });
         }
-        self.0.change(target, change)
+        self.0.withdraw(target, change)
     }
 }
 

@@ -1,13 +1,10 @@
-//! One type, one file: what a type can do is written where the type is.
+//! One idea, one file. What a type can do is written where the type is.
 //!
 //! Methods in other files are a module that is cut in two, whose halves call each other unseen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::sources::{crates, declared, first_name};
-
-/// Types whose methods are still in several files.
-const OPEN: &[&str] = &[];
 
 /// The types of some code.
 fn types(code: &str) -> impl Iterator<Item = String> {
@@ -63,11 +60,6 @@ fn the_methods_of_a_type_are_in_its_file() {
     for (folder, files) in crates.iter().filter(|(folder, _)| folder != "crates/testkit/src") {
         let files: Vec<_> = files.iter().map(|(file, _, code)| (&**file, &**code)).collect();
         found.extend(scattered(files).into_iter().map(|(name, files)| (name, (folder, files))));
-    }
-    for name in OPEN {
-        let files = found.remove(*name);
-        let files = files.unwrap_or_else(|| panic!("{name} is whole: take it off the list"));
-        println!("still open: {name} in {files:?}");
     }
     assert!(found.is_empty(), "{} types: {found:#?}", found.len());
 }

@@ -22,7 +22,7 @@ impl Source {
     /// Where it is in the tree of modules.
     fn module(&self) -> Vec<&str> {
         let path = self.path.trim_end_matches(".rs");
-        let path = path.trim_end_matches("/mod").trim_end_matches("lib");
+        let path = path.trim_end_matches("/mod").trim_end_matches("lib").trim_end_matches("main");
         path.split('/').filter(|name| !name.is_empty()).collect()
     }
 
@@ -106,14 +106,17 @@ pub(super) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
+/// Folders that hold no text of this repository.
+const SKIPPED: [&str; 3] = ["target", "node_modules", ".git"];
+
+pub(super) fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry"));
     let mut files = Vec::new();
     for path in entries.map(|entry| entry.path()) {
-        if path.is_dir() {
-            files.extend(files_below(&path, extension));
-        } else if path.extension().is_some_and(|found| found == extension) {
+        if !path.is_dir() {
             files.push(path);
+        } else if !SKIPPED.iter().any(|name| path.ends_with(name)) {
+            files.extend(files_below(&path));
         }
     }
     files
@@ -126,7 +129,8 @@ pub(super) fn sources_below(folder: &str, extension: &str) -> Vec<Source> {
         let path = path.strip_prefix(&folder).expect("below").to_string_lossy().replace('\\', "/");
         Source { path, text }
     };
-    files_below(&folder, extension).into_iter().map(source).collect()
+    let files = files_below(&folder).into_iter();
+    files.filter(|path| path.extension().is_some_and(|it| it == extension)).map(source).collect()
 }
 
 pub(super) fn sources() -> Vec<Source> {
@@ -173,6 +177,15 @@ pub(super) fn crates() -> Vec<(String, Files)> {
     let members = members.map(|folder| folder.strip_prefix(root()).expect("below").to_path_buf());
     let folders = members.chain([PathBuf::from("src")]);
     let folders = folders.filter(|folder| root().join(folder).is_dir());
+    folders.map(|folder| folder.to_string_lossy().replace('\\', "/")).map(files_of).collect()
+}
+
+/// The files of every program, bench and test of this repository, by the folder of its `main.rs`.
+pub(super) fn programs() -> Vec<(String, Files)> {
+    let mains = files_below(root()).into_iter().filter(|path| path.ends_with("main.rs"));
+    let folders =
+        mains.filter_map(|path| Some(path.parent()?.strip_prefix(root()).ok()?.to_owned()));
+    let folders = folders.filter(|folder| !folder.ends_with("src"));
     folders.map(|folder| folder.to_string_lossy().replace('\\', "/")).map(files_of).collect()
 }
 

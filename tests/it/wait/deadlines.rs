@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::codec::{Cacheability, Codec, Json};
-use bellwether::service::{Lookup, ReadThrough, ReadThroughLayerBuilder};
+use bellwether::service::{KeyRequest, ReadThrough, ReadThroughLayerBuilder};
 use bellwether::store::Store;
 use bellwether::{
     CacheErrorKind, CacheStatus, Error, Lifetimes, MemoryStore, ReadThroughLayer, StaleReason,
@@ -21,7 +21,7 @@ use tower::{Layer, Service};
 
 use crate::support::store::{Operation, local, remote};
 
-type AskOf = fn(&u64) -> Lookup;
+type AskOf = fn(&u64) -> KeyRequest;
 type Asking<C = Json> = ReadThrough<Loader, AskOf, C>;
 
 const MISSED: CacheErrorKind = CacheErrorKind::DeadlineExceeded;
@@ -39,7 +39,7 @@ fn layer(store: impl Store) -> ReadThroughLayerBuilder<AskOf> {
     let ask_of: AskOf = |request| {
         let millis = request / 1_000;
         let item = request % 1_000;
-        let ask = if item < KEYLESS { Lookup::of(key(item)) } else { Lookup::none() };
+        let ask = if item < KEYLESS { KeyRequest::of(key(item)) } else { KeyRequest::none() };
         match millis {
             0 => ask,
             _ => ask.deadline(Instant::now() + Duration::from_millis(millis)),
@@ -246,8 +246,8 @@ async fn a_deadline_that_has_passed_starts_nothing_but_a_hit_is_given() {
         put(&memory, 2, "42", JSON).await;
         let store = place(&memory);
         let ask_of: AskOf = |item| match *item {
-            KEYLESS => Lookup::none().deadline(Instant::now()),
-            item => Lookup::of(key(item)).deadline(Instant::now()),
+            KEYLESS => KeyRequest::none().deadline(Instant::now()),
+            item => KeyRequest::of(key(item)).deadline(Instant::now()),
         };
         let asking =
             ReadThroughLayer::builder(store.clone(), ask_of).build().unwrap().layer(loader.clone());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bellwether::FailureCause;
 use bellwether::store::{
-    Accept, Acquire, Change, ChangeTarget, Claim, End, Failure, Peek, Renew, Store, Tags,
+    Accept, Acquire, Claim, End, Failure, Peek, Renew, Store, Tags, Withdrawal, WithdrawalTarget,
 };
 use bellwether_testkit::servers::chosen_server_lacks_tls;
 use bellwether_testkit::wait::until;
@@ -117,8 +117,14 @@ async fn watches(place: &Place) {
     for sku in 10..15 {
         fill(&store, item(sku), &[]).await;
     }
-    store.change(ChangeTarget::Key(item(10)), Change::Invalidate).await.expect("an answer");
-    store.change(ChangeTarget::Tag(shelf(10)), Change::Invalidate).await.expect("an answer");
+    store
+        .withdraw(WithdrawalTarget::Key(item(10)), Withdrawal::Invalidate)
+        .await
+        .expect("an answer");
+    store
+        .withdraw(WithdrawalTarget::Tag(shelf(10)), Withdrawal::Invalidate)
+        .await
+        .expect("an answer");
     let lease = lead(&store, item(16), &[]).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     let failure = Failure::new(FailureCause::Error, 2, MINUTE);

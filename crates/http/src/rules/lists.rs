@@ -96,7 +96,7 @@ type Directive = (String, Option<String>);
 /// The cache directives of a message.
 #[derive(Debug)]
 pub(super) struct Directives {
-    said: Vec<Directive>,
+    list: Vec<Directive>,
     /// Whether they come from `CDN-Cache-Control`, which overrides `Cache-Control` and `Expires`.
     pub(super) is_targeted: bool,
     /// Whether the field that does not count otherwise says `no-store`.
@@ -106,8 +106,8 @@ pub(super) struct Directives {
 impl Directives {
     /// The directives of `Cache-Control`.
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        let said = members(headers, &CACHE_CONTROL).map(directive).collect();
-        Self { said, is_targeted: false, other_forbids_storing: false }
+        let list = members(headers, &CACHE_CONTROL).map(directive).collect();
+        Self { list, is_targeted: false, other_forbids_storing: false }
     }
 
     /// The directives of a response: of `Cache-Control`, or, if this cache follows it and it can be
@@ -115,14 +115,14 @@ impl Directives {
     pub(super) fn of_response(headers: &HeaderMap, follows_cdn: bool) -> Self {
         let targeted = targeted(headers).filter(|_| follows_cdn);
         let is_targeted = targeted.is_some();
-        let mut said = targeted.unwrap_or_else(|| Self::of(headers).said);
+        let mut list = targeted.unwrap_or_else(|| Self::of(headers).list);
         let other = if is_targeted { CACHE_CONTROL } else { CDN_CACHE_CONTROL };
         let prohibits = |(name, _): &Directive| PROHIBITIONS.contains(&name.as_str());
         let prohibitions: Vec<_> =
             members(headers, &other).map(directive).filter(prohibits).collect();
         let other_forbids_storing = prohibitions.iter().any(|(name, _)| name == "no-store");
-        said.extend(prohibitions);
-        Self { said, is_targeted, other_forbids_storing }
+        list.extend(prohibitions);
+        Self { list, is_targeted, other_forbids_storing }
     }
 
     /// Whether they say `no-store`, and not `must-understand` in the same field: a cache that understands
@@ -133,7 +133,7 @@ impl Directives {
 
     /// Whether there are no directives.
     pub(super) fn is_empty(&self) -> bool {
-        self.said.is_empty()
+        self.list.is_empty()
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -160,7 +160,7 @@ impl Directives {
     }
 
     fn all(&self, name: &str) -> impl Iterator<Item = Option<&str>> {
-        self.said.iter().filter(move |(said, _)| said == name).map(|(_, value)| value.as_deref())
+        self.list.iter().filter(move |(said, _)| said == name).map(|(_, value)| value.as_deref())
     }
 }
 
@@ -304,7 +304,7 @@ mod tests_of_directives {
     fn names_are_read_in_any_case_and_values_without_their_quotation_marks() {
         let said = of(r#"Max-AGE="60", EXT="a\"b", No-Store"#);
         assert_eq!(said.seconds("max-age"), Some(Duration::from_secs(60)));
-        assert_eq!(said.said[1], ("ext".to_owned(), Some("a\"b".to_owned())));
+        assert_eq!(said.list[1], ("ext".to_owned(), Some("a\"b".to_owned())));
         assert!(said.has("no-store") && !said.has("no-cache"));
     }
 

@@ -121,7 +121,7 @@ async fn a_layer_that_is_not_clearable_says_so() {
 
 /// A handle over a store that keeps this many invalidations.
 async fn keeping(most: usize, server: &RedisServer) -> HttpHandle {
-    let options = RedisOptions::new(&server.url(), "test").unwrap().kept_invalidations(most);
+    let options = RedisOptions::new(&server.url(), "test").unwrap().pending_invalidations(most);
     plain(options.connect().await.unwrap()).build().unwrap().handle()
 }
 
@@ -139,6 +139,6 @@ async fn the_error_of_a_uri_or_of_a_group_is_kept_only_if_all_that_failed_are() 
             handles[2].invalidate(&uri()).await.unwrap_err(),
             handles[3].expire(&uri()).await.unwrap_err(),
         ];
-        assert_eq!(errors.map(|error| error.is_kept()), [is_kept; 4]);
+        assert_eq!(errors.map(|error| error.is_pending()), [is_kept; 4]);
     }
 }

@@ -7,7 +7,7 @@ use tokio::select;
 use tokio::time::{Instant, sleep, sleep_until};
 use zookeeper_client::{Acls, Client, CreateMode, Error, OneshotWatcher, Stat};
 
-use super::claim_table::{Node, NodeState};
+use super::claim_table::{ClaimState, Node};
 use super::error::ZooKeeperError;
 use super::node_names::{prefix, queue_order};
 use super::server_session::ServerSession;
@@ -48,14 +48,14 @@ impl<'a> ClaimOperation<'a> {
         let pending = pending.ok_or(ZooKeeperError::Released)?;
         let mut state = pending.state.clone();
         let is_try = request.patience.is_zero();
-        if is_try && state == NodeState::Absent && self.is_wanted().await? {
+        if is_try && state == ClaimState::Absent && self.is_wanted().await? {
             self.session.claims.forget(self.token);
             return Ok(Attempt::Busy(Busy::new()));
         }
         loop {
             let node = self.ensure_node(state).await?;
             let Some(ahead) = self.ahead_of(&node).await? else {
-                state = self.note(NodeState::Absent);
+                state = self.note(ClaimState::Absent);
                 continue;
             };
             let Some(last) = ahead.last() else { return self.grant(&node) };
@@ -67,7 +67,7 @@ impl<'a> ClaimOperation<'a> {
                 return Ok(Attempt::Busy(Busy { ahead, ..Busy::new() }));
             }
             self.wait_for(last, ends).await?;
-            state = NodeState::Present(node);
+            state = ClaimState::Present(node);
         }
     }
 
@@ -77,7 +77,7 @@ impl<'a> ClaimOperation<'a> {
         if self.made_by(&node.name).await? == Some((node.made_by, self.session.id)) {
             return Ok(Renew::Held);
         }
-        self.note(NodeState::Absent);
+        self.note(ClaimState::Absent);
         Ok(Renew::Lost)
     }
 
@@ -86,7 +86,7 @@ impl<'a> ClaimOperation<'a> {
     pub(super) async fn watched(&self) -> Result<Option<OneshotWatcher>, ZooKeeperError> {
         let Some(node) = self.session.claims.held(self.token) else { return Ok(None) };
         let Some((stat, watcher)) = self.watch(&node.name).await? else {
-            self.note(NodeState::Absent);
+            self.note(ClaimState::Absent);
             return Ok(None);
         };
         let is_ours = (stat.czxid as u64, stat.ephemeral_owner) == (node.made_by, self.session.id);
@@ -128,21 +128,21 @@ impl<'a> ClaimOperation<'a> {
     ///
     /// If the server did not answer an attempt to make one, this searches before it makes another
     /// one.
-    async fn ensure_node(&self, mut state: NodeState) -> Result<Node, ZooKeeperError> {
+    async fn ensure_node(&self, mut state: ClaimState) -> Result<Node, ZooKeeperError> {
         loop {
-            if state == NodeState::Unacknowledged {
+            if state == ClaimState::Unacknowledged {
                 state = self.note(self.find().await?);
             }
-            if let NodeState::Present(node) = state {
+            if let ClaimState::Present(node) = state {
                 return Ok(node);
             }
             if !self.session.claims.may_have_node(self.token) {
                 return Err(ZooKeeperError::Released);
             }
-            self.note(NodeState::Unacknowledged);
+            self.note(ClaimState::Unacknowledged);
             state = match self.make().await {
-                Ok(node) => self.note(NodeState::Present(node)),
-                Err(ZooKeeperError::Lost(_)) => NodeState::Unacknowledged,
+                Ok(node) => self.note(ClaimState::Present(node)),
+                Err(ZooKeeperError::Lost(_)) => ClaimState::Unacknowledged,
                 Err(ZooKeeperError::Reported(Error::NoNode)) => self.make_with_parent().await?,
                 Err(error) => return Err(error),
             };
@@ -158,7 +158,7 @@ impl<'a> ClaimOperation<'a> {
 
     /// Makes the parent together with its first child. The server removes a container when its last
     /// child is removed, so one that never had a child would stay.
-    async fn make_with_parent(&self) -> Result<NodeState, ZooKeeperError> {
+    async fn make_with_parent(&self) -> Result<ClaimState, ZooKeeperError> {
         let mut writer = self.client.new_multi_writer();
         writer.add_create(&self.parent, b"", &CreateMode::Container.with_acls(self.acls()))?;
         let node = CreateMode::EphemeralSequential.with_acls(self.acls());
@@ -166,14 +166,14 @@ impl<'a> ClaimOperation<'a> {
         let commit = writer.commit();
         match self.ask(async { commit.await.map_err(Error::from) }).await {
             // Not every server tells the name of a node that a transaction made.
-            Ok(_) | Err(ZooKeeperError::Lost(_)) => Ok(NodeState::Unacknowledged),
+            Ok(_) | Err(ZooKeeperError::Lost(_)) => Ok(ClaimState::Unacknowledged),
             // Another process has made the parent meanwhile.
-            Err(ZooKeeperError::Reported(Error::NodeExists)) => Ok(self.note(NodeState::Absent)),
+            Err(ZooKeeperError::Reported(Error::NodeExists)) => Ok(self.note(ClaimState::Absent)),
             Err(ZooKeeperError::Reported(Error::NoNode)) => {
                 let options = CreateMode::Persistent.with_acls(self.acls());
                 let root = &self.session.options.root;
                 self.insist(|| self.client.mkdir(root, &options)).await?;
-                Ok(self.note(NodeState::Absent))
+                Ok(self.note(ClaimState::Absent))
             }
             Err(error) => Err(error),
         }
@@ -181,14 +181,14 @@ impl<'a> ClaimOperation<'a> {
 
     /// The node that this session made for the claim. Nodes of an earlier session are removed: they
     /// end with that session, and cannot be relied on.
-    async fn find(&self) -> Result<NodeState, ZooKeeperError> {
-        let mut found = NodeState::Absent;
+    async fn find(&self) -> Result<ClaimState, ZooKeeperError> {
+        let mut found = ClaimState::Absent;
         for name in self.queue().await?.into_iter().filter(|name| name.starts_with(&self.prefix)) {
             match self.made_by(&name).await? {
                 Some((made_by, owner))
-                    if owner == self.session.id && found == NodeState::Absent =>
+                    if owner == self.session.id && found == ClaimState::Absent =>
                 {
-                    found = NodeState::Present(Node { name, made_by });
+                    found = ClaimState::Present(Node { name, made_by });
                 }
                 Some(_) => drop(self.delete(&name).await?),
                 None => {}
@@ -299,7 +299,7 @@ impl<'a> ClaimOperation<'a> {
         }
     }
 
-    fn note(&self, state: NodeState) -> NodeState {
+    fn note(&self, state: ClaimState) -> ClaimState {
         self.session.claims.note(self.token, state.clone());
         state
     }

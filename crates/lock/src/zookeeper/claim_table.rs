@@ -18,7 +18,7 @@ pub(super) struct Node {
 
 /// What the session knows of a claim's node.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum NodeState {
+pub(super) enum ClaimState {
     /// There is none.
     Absent,
     /// The server was asked to make it, and has not answered.
@@ -28,9 +28,9 @@ pub(super) enum NodeState {
 }
 
 #[derive(Debug)]
-struct ClaimRecord {
+struct ClaimEntry {
     claim: Claim,
-    state: NodeState,
+    state: ClaimState,
     /// Whether the claim has been told that it holds the key.
     held: bool,
     /// Whether a watch reports changes of its node.
@@ -52,7 +52,7 @@ pub(super) struct QueuedRequest<'a> {
     table: &'a ClaimTable,
     token: Token,
     /// What was known of the claim's node.
-    pub(super) state: NodeState,
+    pub(super) state: ClaimState,
 }
 
 impl Drop for QueuedRequest<'_> {
@@ -71,7 +71,7 @@ impl Drop for QueuedRequest<'_> {
 #[derive(Debug, Default)]
 pub(super) struct ClaimTable {
     /// Held for a map operation, never across an `.await`.
-    claims: Mutex<HashMap<Token, ClaimRecord>>,
+    claims: Mutex<HashMap<Token, ClaimEntry>>,
 }
 
 impl ClaimTable {
@@ -79,9 +79,9 @@ impl ClaimTable {
     pub(super) fn ask(&self, claim: &Claim, until: Instant) -> Option<QueuedRequest<'_>> {
         let token = claim.token();
         let mut claims = self.claims();
-        let record = claims.entry(token).or_insert_with(|| ClaimRecord {
+        let record = claims.entry(token).or_insert_with(|| ClaimEntry {
             claim: claim.clone(),
-            state: NodeState::Absent,
+            state: ClaimState::Absent,
             held: false,
             watched: false,
             leaving: false,
@@ -103,10 +103,10 @@ impl ClaimTable {
     }
 
     /// Notes the state of a claim's node.
-    pub(super) fn note(&self, token: Token, state: NodeState) {
+    pub(super) fn note(&self, token: Token, state: ClaimState) {
         self.with(token, |record| {
             record.held &= record.state == state;
-            record.gone &= state == NodeState::Absent;
+            record.gone &= state == ClaimState::Absent;
             record.state = state;
         });
     }
@@ -123,7 +123,7 @@ impl ClaimTable {
     /// The node by which the claim holds the key.
     pub(super) fn held(&self, token: Token) -> Option<Node> {
         self.with(token, |record| match &record.state {
-            NodeState::Present(node) if record.held => Some(node.clone()),
+            ClaimState::Present(node) if record.held => Some(node.clone()),
             _ => None,
         })?
     }
@@ -169,11 +169,11 @@ impl ClaimTable {
         self.claims().len()
     }
 
-    fn with<T>(&self, token: Token, change: impl FnOnce(&mut ClaimRecord) -> T) -> Option<T> {
+    fn with<T>(&self, token: Token, change: impl FnOnce(&mut ClaimEntry) -> T) -> Option<T> {
         self.claims().get_mut(&token).map(change)
     }
 
-    fn claims(&self) -> MutexGuard<'_, HashMap<Token, ClaimRecord>> {
+    fn claims(&self) -> MutexGuard<'_, HashMap<Token, ClaimEntry>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -190,7 +190,7 @@ mod tests {
         let claim = Claim::new(Key::of("item"));
         let until = Instant::now() + Duration::from_secs(1);
         let pending = table.ask(&claim, until);
-        assert_eq!(pending.unwrap().state, NodeState::Absent);
+        assert_eq!(pending.unwrap().state, ClaimState::Absent);
         (table, claim, until)
     }
 
@@ -209,7 +209,7 @@ mod tests {
     fn a_holder_is_not_released_for_not_asking_again() {
         let (table, claim, until) = asked();
         let token = claim.token();
-        table.note(token, NodeState::Present(node()));
+        table.note(token, ClaimState::Present(node()));
         assert!(table.hold(token));
         assert!(table.to_release(until).is_empty());
         assert_eq!(table.held(token), Some(node()));
@@ -245,7 +245,7 @@ mod tests {
         table.leave(token);
         table.forget(token);
         assert!(table.to_release(until).is_empty());
-        table.note(token, NodeState::Present(node()));
+        table.note(token, ClaimState::Present(node()));
         drop(pending);
         assert_eq!(table.to_release(until).len(), 1);
     }
@@ -254,9 +254,9 @@ mod tests {
     fn a_claim_with_another_node_than_was_granted_holds_nothing() {
         let (table, claim, _) = asked();
         let token = claim.token();
-        table.note(token, NodeState::Present(node()));
+        table.note(token, ClaimState::Present(node()));
         table.hold(token);
-        table.note(token, NodeState::Present(Node { made_by: 8, ..node() }));
+        table.note(token, ClaimState::Present(Node { made_by: 8, ..node() }));
         assert_eq!(table.held(token), None);
     }
 }

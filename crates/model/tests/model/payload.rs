@@ -138,7 +138,7 @@ pub(super) struct ModelFlight {
     pub(super) read: Option<Version>,
     /// The epoch that the request under way has read.
     pub(super) seen: Option<u8>,
-    /// For the request under way, the kept invalidation was repeated, or there was none.
+    /// For the request under way, the pending invalidation was repeated, or there was none.
     pub(super) is_settled: bool,
     pub(super) doing: Doing,
 }

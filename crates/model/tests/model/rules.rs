@@ -67,7 +67,7 @@ pub(super) enum Without {
     NewEpochs,
     /// An invalidation that fails is not kept.
     KeptInvalidations,
-    /// A lookup does not have the kept invalidation repeated before it.
+    /// A lookup does not have the pending invalidation repeated before it.
     ReplaysBeforeLookups,
     /// An acquire does not.
     ReplaysBeforeAcquires,

@@ -72,7 +72,7 @@ impl World {
         self.invalidated = self.source;
     }
 
-    /// A task repeats the kept invalidation: the store executes it, and then the reply comes.
+    /// A task repeats the pending invalidation: the store executes it, and then the reply comes.
     pub(super) fn replay(&self, rules: &Rules, next: &mut Vec<Self>) {
         let mut world = self.clone();
         match (self.replayed, self.kept) {
@@ -108,7 +108,7 @@ impl World {
         self.required.iter_mut().for_each(|it| it.raise(version, has_expired));
     }
 
-    /// The same worlds, after the kept invalidation was repeated for an operation; and those in which
+    /// The same worlds, after the pending invalidation was repeated for an operation; and those in which
     /// that has failed.
     fn settled(&self, rules: &Rules, ignored: Without) -> (Self, Vec<Self>) {
         let mut settled = self.clone();
@@ -120,7 +120,7 @@ impl World {
         (settled, self.lose_invalidation(rules))
     }
 
-    /// A reader has the kept invalidation repeated before its lookup.
+    /// A reader has the pending invalidation repeated before its lookup.
     pub(super) fn settle_lookup(
         &self,
         rules: &Rules,
@@ -139,7 +139,7 @@ impl World {
     }
 }
 
-/// A flight has the kept invalidation repeated before its request. Returns whether that is the next
+/// A flight has the pending invalidation repeated before its request. Returns whether that is the next
 /// step.
 pub(super) fn settle_flight(
     rules: &Rules,

@@ -8,10 +8,10 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::slot_ranges::SlotRanges;
-use crate::names::SLOTS;
 use crate::node::RedisNode;
 use crate::request::RedisRequest;
 use crate::server_error::ServerError;
+use crate::slots::SLOTS;
 use bellwether::StoreError;
 
 /// The first answer that covers all slots, or the one that covers the most.
@@ -43,7 +43,7 @@ pub(super) async fn discover(
 
 async fn ask(node: Arc<RedisNode>) -> Result<SlotRanges, StoreError> {
     let request = RedisRequest::command("CLUSTER", [], [b"SLOTS".to_vec()], ASKING_FOR_SLOTS);
-    let replied = node.send(&request, false).await.map_err(|error| error.said)?;
+    let replied = node.send(&request, false).await.map_err(|error| error.reported)?;
     let malformed = || request.error(&ServerError::malformed());
     SlotRanges::read(replied.value, &node.state.address).ok_or_else(malformed)
 }

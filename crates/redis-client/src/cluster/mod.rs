@@ -33,12 +33,12 @@ use self::refresh_schedule::RefreshSchedule;
 use self::slot_table::SlotTable;
 use super::address::ServerAddress;
 use super::breaker::{Admission, Breaker, BreakerRules};
-use super::names::{InSlot, SLOTS};
+use super::client_core::ClientCore;
 use super::node::{CONNECTING, NodeError, RedisNode};
-use super::parts::ClientParts;
 use super::request::{RedisRequest, Replied};
 use super::server_error::ServerError;
 use super::shared_connection::share_time;
+use super::slots::{InSlot, SLOTS};
 use bellwether::StoreError;
 use bellwether::adapter::{jitter, locked};
 use bellwether::store::StoreErrorKind;
@@ -46,7 +46,7 @@ use bellwether::store::StoreErrorKind;
 /// A cluster.
 pub(super) struct Cluster {
     pub(super) table: SlotTable,
-    parts: Arc<ClientParts>,
+    parts: Arc<ClientCore>,
     schedule: RefreshSchedule,
     /// The circuit breaker of the whole cluster, which opens when it takes no requests
     /// (`CLUSTERDOWN`) or when no node can be reached. The breakers of nodes do not count that.
@@ -57,13 +57,13 @@ pub(super) struct Cluster {
 
 /// Why a request has no reply.
 struct Undelivered {
-    said: StoreError,
+    reported: StoreError,
     /// Whether the whole cluster takes no requests.
     is_of_cluster: bool,
 }
 
 impl Cluster {
-    pub(super) fn new(parts: Arc<ClientParts>) -> Self {
+    pub(super) fn new(parts: Arc<ClientCore>) -> Self {
         let timeout = parts.options.timeout;
         let pause = PROBE.mul_f64(0.8 + 0.4 * jitter());
         let rules = BreakerRules { pause, ..parts.options.rules(0.0) };
@@ -95,18 +95,18 @@ impl Cluster {
         }
         let outcome = self.deliver(request, deadline).await;
         self.note(admission, outcome.as_ref().err());
-        outcome.map_err(|error| error.said)
+        outcome.map_err(|error| error.reported)
     }
 
     /// Notes the error of an admitted request, or none, for the breaker of the cluster.
     fn note(&self, admission: Admission<'_>, error: Option<&Undelivered>) {
         use StoreErrorKind::{Down, TimedOut, Unreachable};
         match error {
-            Some(Undelivered { said, is_of_cluster: true }) if said.kind() != Down => {
-                _ = admission.failed(said);
+            Some(Undelivered { reported, is_of_cluster: true }) if reported.kind() != Down => {
+                _ = admission.failed(reported);
             }
             // A node that does not answer says nothing about the cluster.
-            Some(error) if matches!(error.said.kind(), Down | TimedOut | Unreachable) => {
+            Some(error) if matches!(error.reported.kind(), Down | TimedOut | Unreachable) => {
                 drop(admission);
             }
             _ => admission.answered(),
@@ -143,8 +143,8 @@ impl Cluster {
         node: &Arc<RedisNode>,
         failed: NodeError,
     ) -> Result<(), Undelivered> {
-        let NodeError { error, said } = failed;
-        let unanswered = |is_of_cluster| Undelivered { said, is_of_cluster };
+        let NodeError { error, reported } = failed;
+        let unanswered = |is_of_cluster| Undelivered { reported, is_of_cluster };
         // The node is taken to be down. Another one may have taken its slots.
         let Some(error) = error else {
             self.refresh_soon(None);
@@ -225,7 +225,7 @@ impl Cluster {
 
     fn without_owner(&self, doing: &str) -> Undelivered {
         let last_error = locked(&self.last_error).clone();
-        let said = match last_error {
+        let reported = match last_error {
             Some(error) => {
                 let message = format!("redis, {doing}: {error}");
                 StoreError::new(error.kind(), message).with_source(error)
@@ -235,7 +235,7 @@ impl Cluster {
                 format!("redis, {doing}: no node of the cluster owns its slot"),
             ),
         };
-        Undelivered { said, is_of_cluster: true }
+        Undelivered { reported, is_of_cluster: true }
     }
 
     /// Connects to all nodes that own slots.
@@ -250,7 +250,7 @@ impl Cluster {
         }
         let missing = SLOTS - self.table.coverage();
         if missing == SLOTS {
-            return Err(self.without_owner(CONNECTING).said);
+            return Err(self.without_owner(CONNECTING).reported);
         }
         if missing > 0 {
             let message =

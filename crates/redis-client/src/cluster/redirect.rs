@@ -3,8 +3,8 @@
 use std::str;
 
 use crate::address::ServerAddress;
-use crate::names::SLOTS;
 use crate::server_error::{CLUSTER_DOWN, MOVING, ServerError};
+use crate::slots::SLOTS;
 use bellwether::store::StoreErrorKind;
 
 /// What to do about an error of a node.

@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::redirect::address_of;
 use crate::address::ServerAddress;
-use crate::names::SLOTS;
+use crate::slots::SLOTS;
 
 /// The owners of the slots, as a node knows them.
 #[derive(Clone, Debug, Default, PartialEq)]

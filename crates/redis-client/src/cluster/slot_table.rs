@@ -8,16 +8,16 @@ use tokio::time::Instant;
 
 use super::slot_ranges::SlotRanges;
 use crate::address::ServerAddress;
+use crate::client_core::ClientCore;
 use crate::events::ServerEvent;
-use crate::names::{InSlot, NO_PLACE, SLOTS};
 use crate::node::RedisNode;
-use crate::parts::ClientParts;
+use crate::slots::{InSlot, NO_PLACE, SLOTS};
 use bellwether::adapter::locked;
 use bellwether::store::Digest;
 
 /// The owners of all slots, and the nodes that are in use.
 pub(crate) struct SlotTable {
-    parts: Arc<ClientParts>,
+    parts: Arc<ClientCore>,
     /// Held to clone, to use or to replace nodes or to read their figures, never across an `.await`.
     nodes: Mutex<NodeTable>,
 }
@@ -32,7 +32,7 @@ struct NodeTable {
 
 impl SlotTable {
     /// A table in which no slot has an owner.
-    pub(super) fn new(parts: Arc<ClientParts>) -> Self {
+    pub(super) fn new(parts: Arc<ClientCore>) -> Self {
         Self { parts, nodes: Mutex::default() }
     }
 
@@ -128,7 +128,7 @@ impl NodeTable {
         self.places.iter().flatten().filter_map(|node| node.state.lost_at()).min()
     }
 
-    fn at_or_made(&mut self, address: &ServerAddress, parts: &Arc<ClientParts>) -> Arc<RedisNode> {
+    fn at_or_made(&mut self, address: &ServerAddress, parts: &Arc<ClientCore>) -> Arc<RedisNode> {
         let mut in_use = self.places.iter().flatten();
         if let Some(node) = in_use.find(|node| node.state.address == *address) {
             return Arc::clone(node);

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use redis::{PushInfo, PushKind, Value};
 
 use super::values::changed;
+use crate::client_core::{ClientCore, ClientSetup};
 use crate::events::{ServerEvent, ServerObserver, Tracking};
 use crate::names::Names;
 use crate::options::RedisClientOptions;
-use crate::parts::{ClientParts, ClientSetup};
 use crate::request::RedisValue;
 use crate::rights;
 use bellwether::store::Digest;
@@ -97,7 +97,7 @@ fn fuzzed_messages_change_only_the_keys_and_tags_that_they_name() {
         let seen = Arc::new(ChangesSeen::default());
         let observer = Some(Arc::clone(&seen) as _);
         let setup = ClientSetup { tracking: Tracking::Watches, observer, ..ClientSetup::default() };
-        let parts = ClientParts::new(options.clone(), setup);
+        let parts = ClientCore::new(options.clone(), setup);
         let named: Vec<_> = (0..choices.below(4)).map(|_| name(choices, &names)).collect();
         let all = named.iter().map(|name| match choices.one_in(2) {
             true => Value::BulkString(choices.mutated(name, name)),

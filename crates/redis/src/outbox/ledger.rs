@@ -9,7 +9,7 @@
 //! # Invalidations
 //! What has failed is repeated until the server has executed it. Meanwhile:
 //!
-//! 1. No operation of this process reads a key or a tag with a kept invalidation. It repeats the
+//! 1. No operation of this process reads a key or a tag with a pending invalidation. It repeats the
 //!    invalidation first, or fails as that does. So nothing that was invalidated is served, not
 //!    even when the server answers again.
 //! 2. A commit does the same. So a load that began before the invalidation stores nothing, and
@@ -55,7 +55,7 @@ use crate::envelope;
 use crate::near::Near;
 use crate::stats::ReplayStats;
 use bellwether::adapter::{locked, millis, warn_throttled};
-use bellwether::store::{Change, Claim, Digest, Entry, Token, Watchers};
+use bellwether::store::{Claim, Digest, Entry, Token, Watchers, Withdrawal};
 use bellwether_redis_client::{ServerEvent, ServerObserver, ServerTime};
 
 /// A command that a server may not have executed.
@@ -64,13 +64,13 @@ pub(crate) enum OutboxItem<'a> {
     /// The release of a lease that this claim may hold.
     Release(&'a Claim),
     /// An invalidation.
-    Change(ChangedDigest, Change),
+    Withdrawal(WithdrawnDigest, Withdrawal),
 }
 
 /// What is invalidated, by its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "nothing else can be invalidated")]
-pub enum ChangedDigest {
+pub enum WithdrawnDigest {
     /// A key.
     Key(Digest),
     /// A tag.
@@ -105,8 +105,8 @@ impl Default for KeepingRules {
 
 /// An invalidation that is repeated, or was acknowledged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KeptChange {
-    change: Change,
+pub(crate) struct PendingWithdrawal {
+    change: Withdrawal,
     /// When it was called, or acknowledged.
     at: Instant,
     was_acknowledged: bool,
@@ -126,9 +126,9 @@ struct KeptClaim {
 
 #[derive(Debug, Default)]
 struct LedgerTable {
-    changes: HashMap<ChangedDigest, KeptChange>,
+    changes: HashMap<WithdrawnDigest, PendingWithdrawal>,
     /// The last invalidations that were acknowledged, in the order of that.
-    recent: VecDeque<(ChangedDigest, KeptChange)>,
+    recent: VecDeque<(WithdrawnDigest, PendingWithdrawal)>,
     claims: HashMap<Token, KeptClaim>,
     /// How often servers may have lost something.
     losses: u64,
@@ -157,7 +157,7 @@ pub(crate) struct Ledger {
     table: Mutex<LedgerTable>,
 }
 
-impl ChangedDigest {
+impl WithdrawnDigest {
     pub(crate) fn digest(&self) -> &Digest {
         let (Self::Key(digest) | Self::Tag(digest)) = self;
         digest
@@ -166,20 +166,20 @@ impl ChangedDigest {
 
 /// Two changes as one. An expiry of a tag within the time of another one makes the entries from
 /// before stale at once.
-pub(crate) fn merged(one: Change, other: Change) -> Change {
+pub(crate) fn merged(one: Withdrawal, other: Withdrawal) -> Withdrawal {
     match (one, other) {
-        (Change::Expire { .. }, Change::Expire { .. }) => Change::EXPIRE,
-        _ => Change::Invalidate,
+        (Withdrawal::Expire { .. }, Withdrawal::Expire { .. }) => Withdrawal::EXPIRE,
+        _ => Withdrawal::Invalidate,
     }
 }
 
-impl KeptChange {
+impl PendingWithdrawal {
     /// What is left to do. Entries that should have become stale by now do so at once.
-    pub(crate) fn change(&self) -> Change {
+    pub(crate) fn change(&self) -> Withdrawal {
         match self.change {
-            Change::Invalidate => Change::Invalidate,
-            Change::Expire { over } => {
-                Change::Expire { over: over.saturating_sub(self.at.elapsed()) }
+            Withdrawal::Invalidate => Withdrawal::Invalidate,
+            Withdrawal::Expire { over } => {
+                Withdrawal::Expire { over: over.saturating_sub(self.at.elapsed()) }
             }
         }
     }
@@ -255,16 +255,16 @@ impl Ledger {
         let now = Instant::now();
         let keeping = match item {
             OutboxItem::Release(claim) => {
-                self.keep_claim(claim.clone(), now);
+                self.add_claim(claim.clone(), now);
                 Keeping::Off
             }
-            OutboxItem::Change(target, change) => self.keep_change(target, change, now),
+            OutboxItem::Withdrawal(target, change) => self.add_pending(target, change, now),
         };
         self.filed.notify_one();
         keeping
     }
 
-    fn keep_claim(&self, claim: Claim, now: Instant) {
+    fn add_claim(&self, claim: Claim, now: Instant) {
         let term = Duration::from_millis(self.longest_term.load(Ordering::Relaxed));
         let settled_at = now + self.timeout;
         let token = claim.token();
@@ -279,7 +279,7 @@ impl Ledger {
         });
     }
 
-    fn keep_change(&self, target: ChangedDigest, change: Change, now: Instant) -> Keeping {
+    fn add_pending(&self, target: WithdrawnDigest, change: Withdrawal, now: Instant) -> Keeping {
         if self.rules.most == 0 {
             return Keeping::Off;
         }
@@ -307,13 +307,13 @@ impl Ledger {
         })
     }
 
-    /// The kept invalidation of a key or a tag.
-    pub(crate) fn change_of(&self, target: &ChangedDigest) -> Option<KeptChange> {
+    /// The pending invalidation of a key or a tag.
+    pub(crate) fn change_of(&self, target: &WithdrawnDigest) -> Option<PendingWithdrawal> {
         if self.is_quiet() { None } else { locked(&self.table).changes.get(target).copied() }
     }
 
-    /// All kept invalidations.
-    pub(super) fn changes(&self) -> Vec<(ChangedDigest, KeptChange)> {
+    /// All pending invalidations.
+    pub(super) fn changes(&self) -> Vec<(WithdrawnDigest, PendingWithdrawal)> {
         locked(&self.table).changes.iter().map(|(target, kept)| (*target, *kept)).collect()
     }
 
@@ -331,9 +331,9 @@ impl Ledger {
     /// added since stays. It was sent after so many losses.
     pub(crate) fn executed(
         &self,
-        target: ChangedDigest,
-        change: Change,
-        kept: Option<KeptChange>,
+        target: WithdrawnDigest,
+        change: Withdrawal,
+        kept: Option<PendingWithdrawal>,
         losses: u64,
     ) {
         if self.rules.most == 0 {
@@ -345,7 +345,7 @@ impl Ledger {
                 // One that is repeated keeps its time. Else a connection that breaks again and again
                 // would repeat it for ever.
                 let at = kept.filter(|kept| kept.was_acknowledged).map_or(now, |kept| kept.at);
-                let executed = KeptChange { change, at, was_acknowledged: true, number: 0 };
+                let executed = PendingWithdrawal { change, at, was_acknowledged: true, number: 0 };
                 let recent = &mut table.recent;
                 while recent.front().is_some_and(|(_, oldest)| now - oldest.at > LONGEST)
                     || recent.len() >= self.rules.most
@@ -399,12 +399,12 @@ impl Ledger {
     fn may_have_lost(&self, since: Instant, is_affected: &dyn Fn(&Digest) -> bool) {
         let begin = since.checked_sub(self.rules.window).unwrap_or(since);
         let lost = self.change(|table| {
-            let is_lost = |(target, kept): &(ChangedDigest, KeptChange)| {
+            let is_lost = |(target, kept): &(WithdrawnDigest, PendingWithdrawal)| {
                 kept.at >= begin && is_affected(target.digest())
             };
             let (lost, others): (VecDeque<_>, _) = table.recent.drain(..).partition(is_lost);
             table.recent = others;
-            for (target, KeptChange { change, at, .. }) in &lost {
+            for (target, PendingWithdrawal { change, at, .. }) in &lost {
                 if !table.keep(*target, *change, *at, true, self.rules.most) {
                     self.drop_one(table);
                 }
@@ -433,11 +433,11 @@ impl Ledger {
     }
 
     /// Ends the near copies of a key or a tag.
-    pub(crate) fn end_copies(&self, target: &ChangedDigest) {
+    pub(crate) fn end_copies(&self, target: &WithdrawnDigest) {
         let Some(near) = &self.near else { return };
         match target {
-            ChangedDigest::Key(digest) => near.epochs.change(digest),
-            ChangedDigest::Tag(tag) => near.epochs.change_tag(tag),
+            WithdrawnDigest::Key(digest) => near.epochs.change(digest),
+            WithdrawnDigest::Tag(tag) => near.epochs.change_tag(tag),
         }
     }
 
@@ -459,8 +459,8 @@ impl LedgerTable {
     /// Keeps an invalidation, together with that of the same target. Returns whether it fits.
     fn keep(
         &mut self,
-        target: ChangedDigest,
-        change: Change,
+        target: WithdrawnDigest,
+        change: Withdrawal,
         at: Instant,
         was_acknowledged: bool,
         most: usize,
@@ -471,8 +471,8 @@ impl LedgerTable {
         }
         // Each that is kept or re-asserted has another one.
         let number = self.stats.kept + self.stats.reasserted + 1;
-        let new = KeptChange { change, at, was_acknowledged, number };
-        let kept = former.map_or(new, |former| KeptChange {
+        let new = PendingWithdrawal { change, at, was_acknowledged, number };
+        let kept = former.map_or(new, |former| PendingWithdrawal {
             change: merged(former.change, change),
             at: former.at.max(at),
             was_acknowledged: former.was_acknowledged && was_acknowledged,

@@ -13,11 +13,11 @@ use futures_util::{StreamExt, stream};
 use tokio::select;
 use tokio::time::{Instant, sleep};
 
-use self::ledger::{ChangedDigest, Keeping, KeptChange, Ledger, OutboxItem, merged};
+use self::ledger::{Keeping, Ledger, OutboxItem, PendingWithdrawal, WithdrawnDigest, merged};
 use crate::scripts::{self, LONGEST_MS, any, is_done, number};
 use bellwether::adapter::millis;
 use bellwether::store::Digest;
-use bellwether::store::{Change, Claim};
+use bellwether::store::{Claim, Withdrawal};
 use bellwether::{Key, StoreError};
 use bellwether_redis_client::{InSlot, OneTask, RedisClient, RedisRequest};
 
@@ -78,21 +78,21 @@ impl Outbox {
 
     /// Invalidates or expires a key or a tag, together with what is kept of it. Returns whether there was
     /// an entry of a key. Errors name the key, if it is known.
-    pub(crate) async fn change(
+    pub(crate) async fn withdraw(
         &self,
-        changed: ChangedDigest,
-        change: Change,
+        changed: WithdrawnDigest,
+        change: Withdrawal,
         key: Option<&Key>,
     ) -> Result<bool, StoreError> {
         let kept = self.ledger.change_of(&changed);
         let merged = kept.map_or(change, |kept| merged(kept.change(), change));
-        let item = OutboxItem::Change(changed, change);
+        let item = OutboxItem::Withdrawal(changed, change);
         let mut unsettled = self.unsettled(None);
         unsettled.item = Some(item);
         let executed = self.execute(changed, merged, kept, key).await;
         let item = unsettled.item.take();
         executed.map_err(|error| match item.map(|item| self.ledger.file(item)) {
-            Some(Keeping::Kept) => error.kept(),
+            Some(Keeping::Kept) => error.pending(),
             Some(Keeping::Dropped) => {
                 let said = format!("{error}; too many invalidations are to be repeated already");
                 StoreError::new(error.kind(), said).with_source(error)
@@ -104,9 +104,9 @@ impl Outbox {
     /// Has a server execute an invalidation, and with it what is kept of that. If it fails, that stays.
     async fn execute(
         &self,
-        target: ChangedDigest,
-        change: Change,
-        kept: Option<KeptChange>,
+        target: WithdrawnDigest,
+        change: Withdrawal,
+        kept: Option<PendingWithdrawal>,
         key: Option<&Key>,
     ) -> Result<bool, StoreError> {
         let request = self.changing(&target, change);
@@ -123,18 +123,18 @@ impl Outbox {
         Ok(was_there)
     }
 
-    fn changing(&self, target: &ChangedDigest, change: Change) -> RedisRequest<'static> {
+    fn changing(&self, target: &WithdrawnDigest, change: Withdrawal) -> RedisRequest<'static> {
         let (how, over): (&[u8], _) = match change {
-            Change::Invalidate => (b"hard", Duration::ZERO),
-            Change::Expire { over } => (b"soft", over),
+            Withdrawal::Invalidate => (b"hard", Duration::ZERO),
+            Withdrawal::Expire { over } => (b"soft", over),
         };
         match target {
-            ChangedDigest::Key(digest) => {
+            WithdrawnDigest::Key(digest) => {
                 let names = scripts::names(&self.client, digest);
                 let script = &scripts::INVALIDATE;
                 RedisRequest::script(script, names, [how.to_vec()], "invalidating")
             }
-            ChangedDigest::Tag(tag) => {
+            WithdrawnDigest::Tag(tag) => {
                 let names = [self.client.tag_name(tag)];
                 let over = number(millis(over).min(LONGEST_MS));
                 let args = [how.to_vec(), scripts::random_bytes(1), over];
@@ -144,11 +144,11 @@ impl Outbox {
         }
     }
 
-    /// Repeats the kept invalidations of a key and of tags. Call it before any of them is read.
+    /// Repeats the pending invalidations of a key and of tags. Call it before any of them is read.
     ///
     /// # Errors
     /// If one of them fails again.
-    pub(crate) async fn repeat_kept(
+    pub(crate) async fn repeat_pending(
         &self,
         key: Option<&Digest>,
         tags: impl Iterator<Item = &Digest>,
@@ -156,8 +156,8 @@ impl Outbox {
         if self.ledger.is_quiet() {
             return Ok(());
         }
-        let key = key.copied().map(ChangedDigest::Key);
-        let tags = tags.copied().map(ChangedDigest::Tag);
+        let key = key.copied().map(WithdrawnDigest::Key);
+        let tags = tags.copied().map(WithdrawnDigest::Tag);
         let targets: Vec<_> = key.into_iter().chain(tags).collect();
         // The runtime of the task may have ended.
         self.start();
@@ -171,7 +171,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Repeats all kept invalidations, and returns how many of them the server has executed.
+    /// Repeats all pending invalidations, and returns how many of them the server has executed.
     async fn repeat_all(&self) -> usize {
         let changes = stream::iter(self.ledger.changes());
         let repeated =
@@ -231,7 +231,7 @@ impl Outbox {
         }
         let replayed = self.ledger.stats().replayed - before;
         if replayed > 0 {
-            tracing::info!(store = %self.ledger.store, replayed, "all kept invalidations were repeated");
+            tracing::info!(store = %self.ledger.store, replayed, "all pending invalidations were repeated");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::envelope::{self, Opened};
-use crate::{record, tag_value};
+use crate::{failure, tag_value};
 use bellwether::store::{Digest, Draft, Failure, TagEpoch, Value};
 use bellwether::{FailureCause, Lifetimes};
 use bellwether_testkit::fuzz::{Choices, fuzz};
@@ -137,7 +137,7 @@ fn failure(choices: &mut Choices) -> Failure {
 fn fuzzed_failures_are_read_as_they_were_written() {
     fuzz("failure, written", 96, 1, |choices| {
         let failure = failure(choices);
-        assert_eq!(record::read(&record::write(&failure)), Some(failure));
+        assert_eq!(failure::read(&failure::write(&failure)), Some(failure));
     });
 }
 
@@ -145,11 +145,11 @@ fn fuzzed_failures_are_read_as_they_were_written() {
 #[test]
 fn fuzzed_records_of_failures_are_none_or_written_as_they_were_read() {
     fuzz("failure, changed", 160, 1, |choices| {
-        let written = [failure(choices), failure(choices)].map(|failure| record::write(&failure));
+        let written = [failure(choices), failure(choices)].map(|failure| failure::write(&failure));
         let changed = choices.mutated(&written[0], &written[1]);
-        let Some(read) = record::read(&changed) else { return };
-        let once = record::read(&record::write(&read));
-        let twice = once.as_ref().and_then(|once| record::read(&record::write(once)));
+        let Some(read) = failure::read(&changed) else { return };
+        let once = failure::read(&failure::write(&read));
+        let twice = once.as_ref().and_then(|once| failure::read(&failure::write(once)));
         assert!(once.is_some() && once == twice, "{changed:?} is {read:?}");
         assert!(read.cooldown <= read.window && read.window <= read.life, "{read:?}");
     });

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::at_rest::{SealedParts, digest};
 use crate::by_digest;
 use crate::envelope;
-use crate::record;
+use crate::failure;
 use crate::scripts::{self, AcquireReply, Seen, SeenAt};
 use crate::store::answer;
 use bellwether::store::{Acquire, Claim, Failure};
@@ -130,7 +130,7 @@ fn acquire_reply(choices: &mut Choices) -> Reply {
         false => Reply::Nil,
     };
     let failure = Failure::new(FailureCause::Error, 2, Duration::from_secs(3));
-    let failure = || Reply::Bytes(record::write(&failure));
+    let failure = || Reply::Bytes(failure::write(&failure));
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let rest = match kind {
         2 => vec![int(choices.number()), int(choices.number()), Reply::Bytes(trace.into())],
@@ -168,7 +168,7 @@ fn fuzzed_replies_to_claims_are_none_or_have_what_is_read_of_them() {
             acquired
         {
             assert!(
-                has_bytes(&reply, &|bytes| record::read(bytes).as_ref() == Some(&failure)),
+                has_bytes(&reply, &|bytes| failure::read(bytes).as_ref() == Some(&failure)),
                 "{reply:?}"
             );
         }
@@ -204,7 +204,7 @@ fn fuzzed_replies_to_inspections_give_no_key_the_entry_of_another() {
             int(choices.number()),
             Reply::Bytes(sealed(1)),
             int(choices.number()),
-            Reply::Bytes(record::write(&failure)),
+            Reply::Bytes(failure::write(&failure)),
             int(choices.number()),
             Reply::Bytes(choices.bytes(4)),
             int(choices.number()),

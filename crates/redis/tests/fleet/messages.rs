@@ -239,7 +239,7 @@ impl What {
     pub(crate) fn of_change(done: Result<(), CacheError>, version: u64) -> Self {
         match done {
             Ok(()) => Self::Invalidated { version },
-            Err(error) if error.is_kept() => Self::InvalidationKept { version },
+            Err(error) if error.is_pending() => Self::InvalidationKept { version },
             Err(_) => Self::InvalidationFailed,
         }
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bellwether::store::Tags;
 use bellwether::store::{
-    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Failure, Lease, Renew,
-    Settled, Store, StoreFuture, Watch,
+    Accept, Acquire, Claim, Draft, End, Entry, Failure, Lease, Renew, Settled, Store, StoreFuture,
+    Watch, Withdrawal, WithdrawalTarget,
 };
 use bellwether::{Key, MemoryStore, StoreError, Tag};
 use bellwether_test::StoreExt as _;
@@ -123,12 +123,14 @@ impl Store for Broken {
         }
     }
 
-    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
+    fn withdraw(&self, target: WithdrawalTarget, change: Withdrawal) -> StoreFuture<bool> {
         match (target, change) {
-            (ChangeTarget::Key(key), Change::Invalidate) => self.invalidate(key),
-            (ChangeTarget::Key(key), Change::Expire { .. }) => self.expire(key),
-            (ChangeTarget::Tag(tag), Change::Invalidate) => not_there(self.invalidate_tag(tag)),
-            (ChangeTarget::Tag(tag), Change::Expire { over }) => {
+            (WithdrawalTarget::Key(key), Withdrawal::Invalidate) => self.invalidate(key),
+            (WithdrawalTarget::Key(key), Withdrawal::Expire { .. }) => self.expire(key),
+            (WithdrawalTarget::Tag(tag), Withdrawal::Invalidate) => {
+                not_there(self.invalidate_tag(tag))
+            }
+            (WithdrawalTarget::Tag(tag), Withdrawal::Expire { over }) => {
                 not_there(self.expire_tag(tag, over))
             }
         }

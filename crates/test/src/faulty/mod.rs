@@ -102,8 +102,8 @@ use self::fault::Lies;
 use self::script::Script;
 use bellwether::store::Tags;
 use bellwether::store::{
-    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, InProcessStore, Lease, Peek, Renew,
-    Settled, StoreFuture,
+    Accept, Acquire, Claim, End, Entry, InProcessStore, Lease, Peek, Renew, Settled, StoreFuture,
+    Withdrawal, WithdrawalTarget,
 };
 use bellwether::store::{Store, Watch, Watchers};
 use bellwether::{Key, StoreError};
@@ -259,8 +259,8 @@ impl<S: Store> Store for FaultyStore<S> {
         self.ask(Operation::from(&end), self.store.settle(end))
     }
 
-    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
-        self.ask(Operation::from((&target, change)), self.store.change(target, change))
+    fn withdraw(&self, target: WithdrawalTarget, change: Withdrawal) -> StoreFuture<bool> {
+        self.ask(Operation::from((&target, change)), self.store.withdraw(target, change))
     }
 }
 

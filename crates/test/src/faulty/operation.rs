@@ -2,7 +2,7 @@
 
 #[cfg(doc)]
 use bellwether::store::Store;
-use bellwether::store::{Change, ChangeTarget, End};
+use bellwether::store::{End, Withdrawal, WithdrawalTarget};
 
 /// An operation of a [`Store`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,13 +20,13 @@ pub enum Operation {
     Fail,
     /// [`End::Abandon`].
     Abandon,
-    /// [`Change::Invalidate`] of a key.
+    /// [`Withdrawal::Invalidate`] of a key.
     Invalidate,
-    /// [`Change::Expire`] of a key.
+    /// [`Withdrawal::Expire`] of a key.
     Expire,
-    /// [`Change::Invalidate`] of a tag.
+    /// [`Withdrawal::Invalidate`] of a tag.
     InvalidateTag,
-    /// [`Change::Expire`] of a tag.
+    /// [`Withdrawal::Expire`] of a tag.
     ExpireTag,
 }
 
@@ -56,13 +56,13 @@ impl From<&End> for Operation {
     }
 }
 
-impl From<(&ChangeTarget, Change)> for Operation {
-    fn from((target, change): (&ChangeTarget, Change)) -> Self {
+impl From<(&WithdrawalTarget, Withdrawal)> for Operation {
+    fn from((target, change): (&WithdrawalTarget, Withdrawal)) -> Self {
         match (target, change) {
-            (ChangeTarget::Key(_), Change::Invalidate) => Self::Invalidate,
-            (ChangeTarget::Key(_), Change::Expire { .. }) => Self::Expire,
-            (ChangeTarget::Tag(_), Change::Invalidate) => Self::InvalidateTag,
-            (ChangeTarget::Tag(_), Change::Expire { .. }) => Self::ExpireTag,
+            (WithdrawalTarget::Key(_), Withdrawal::Invalidate) => Self::Invalidate,
+            (WithdrawalTarget::Key(_), Withdrawal::Expire { .. }) => Self::Expire,
+            (WithdrawalTarget::Tag(_), Withdrawal::Invalidate) => Self::InvalidateTag,
+            (WithdrawalTarget::Tag(_), Withdrawal::Expire { .. }) => Self::ExpireTag,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::*;
 use bellwether::Key;
 
 const SECOND: Duration = Duration::from_secs(1);
-const SOFT: Change = Change::Expire { over: Duration::ZERO };
+const SOFT: Withdrawal = Withdrawal::Expire { over: Duration::ZERO };
 
 const TIMEOUT: Duration = Duration::from_millis(250);
 const TERM: Duration = Duration::from_secs(1);
@@ -18,22 +18,22 @@ fn table(most: usize) -> Ledger {
     Ledger::new(rules, TIMEOUT, "shop".into(), None, Watchers::default())
 }
 
-fn keep(table: &Ledger, target: ChangedDigest, change: Change) -> Keeping {
-    table.keep_change(target, change, Instant::now())
+fn keep(table: &Ledger, target: WithdrawnDigest, change: Withdrawal) -> Keeping {
+    table.add_pending(target, change, Instant::now())
 }
 
-fn item(sku: u64) -> ChangedDigest {
-    ChangedDigest::Key(Key::of("item").with(sku).digest())
+fn item(sku: u64) -> WithdrawnDigest {
+    WithdrawnDigest::Key(Key::of("item").with(sku).digest())
 }
 
 /// What is left to do of an item.
-fn left(table: &Ledger, sku: u64) -> Option<Change> {
+fn left(table: &Ledger, sku: u64) -> Option<Withdrawal> {
     table.change_of(&item(sku)).map(|kept| kept.change())
 }
 
 /// The server has executed an invalidation of an item, with what was kept before.
 fn execute(table: &Ledger, sku: u64) {
-    table.executed(item(sku), Change::Invalidate, table.change_of(&item(sku)), table.losses());
+    table.executed(item(sku), Withdrawal::Invalidate, table.change_of(&item(sku)), table.losses());
 }
 
 fn lose_all(table: &Ledger) {
@@ -44,13 +44,13 @@ fn lose_all(table: &Ledger) {
 async fn one_is_kept_per_key_or_tag_and_the_harder_one_stays() {
     let table = table(10);
     assert!(table.is_quiet());
-    for change in [SOFT, Change::Invalidate, SOFT] {
+    for change in [SOFT, Withdrawal::Invalidate, SOFT] {
         assert_eq!(keep(&table, item(1), change), Keeping::Kept);
     }
-    let tag = ChangedDigest::Tag(*item(1).digest());
+    let tag = WithdrawnDigest::Tag(*item(1).digest());
     keep(&table, tag, SOFT);
     assert_eq!((table.stats().pending, table.stats().kept), (2, 4));
-    assert_eq!(left(&table, 1), Some(Change::Invalidate));
+    assert_eq!(left(&table, 1), Some(Withdrawal::Invalidate));
     assert_eq!(table.change_of(&tag).map(|kept| kept.change()), Some(SOFT));
     assert!(!table.is_quiet());
 }
@@ -58,7 +58,7 @@ async fn one_is_kept_per_key_or_tag_and_the_harder_one_stays() {
 #[tokio::test(start_paused = true)]
 async fn an_expiry_over_a_time_has_what_is_left_of_it_and_two_are_due_at_once() {
     let table = table(10);
-    let over = |seconds| Change::Expire { over: seconds * SECOND };
+    let over = |seconds| Withdrawal::Expire { over: seconds * SECOND };
     keep(&table, item(1), over(30));
     advance(20 * SECOND).await;
     assert_eq!(left(&table, 1), Some(over(10)));
@@ -71,9 +71,9 @@ async fn one_that_fails_while_an_earlier_one_is_repeated_stays() {
     let table = table(10);
     keep(&table, item(1), SOFT);
     let repeated = table.change_of(&item(1));
-    keep(&table, item(1), Change::Invalidate);
+    keep(&table, item(1), Withdrawal::Invalidate);
     table.executed(item(1), SOFT, repeated, table.losses());
-    assert_eq!(left(&table, 1), Some(Change::Invalidate));
+    assert_eq!(left(&table, 1), Some(Withdrawal::Invalidate));
     execute(&table, 1);
     assert_eq!(left(&table, 1), None);
     assert!(table.is_quiet());
@@ -83,7 +83,7 @@ async fn one_that_fails_while_an_earlier_one_is_repeated_stays() {
 #[tokio::test(start_paused = true)]
 async fn one_too_many_makes_all_entries_from_before_count_as_none() {
     let table = table(2);
-    let kept = [1, 2, 1, 3].map(|sku| keep(&table, item(sku), Change::Invalidate));
+    let kept = [1, 2, 1, 3].map(|sku| keep(&table, item(sku), Withdrawal::Invalidate));
     assert_eq!(kept, [Keeping::Kept, Keeping::Kept, Keeping::Kept, Keeping::Dropped]);
     assert!(table.is_floor_due() && table.floor() > 1_000);
     table.raise_floor(|| None);
@@ -91,7 +91,7 @@ async fn one_too_many_makes_all_entries_from_before_count_as_none() {
     table.raise_floor(|| Some(1_000));
     assert_eq!(table.floor(), 1_000);
     // The next one needs a later time.
-    keep(&table, item(4), Change::Invalidate);
+    keep(&table, item(4), Withdrawal::Invalidate);
     assert!(table.is_floor_due());
     assert_eq!(table.stats().dropped, 2);
 }
@@ -100,10 +100,10 @@ async fn one_too_many_makes_all_entries_from_before_count_as_none() {
 async fn a_floor_is_not_raised_to_a_time_from_before_the_last_drop() {
     let table = table(1);
     for sku in [1, 2] {
-        keep(&table, item(sku), Change::Invalidate);
+        keep(&table, item(sku), Withdrawal::Invalidate);
     }
     table.raise_floor(|| {
-        keep(&table, item(3), Change::Invalidate);
+        keep(&table, item(3), Withdrawal::Invalidate);
         Some(1_000)
     });
     assert_eq!(table.stats().dropped, 2);
@@ -113,7 +113,7 @@ async fn a_floor_is_not_raised_to_a_time_from_before_the_last_drop() {
 #[tokio::test(start_paused = true)]
 async fn none_is_kept_if_the_options_say_so() {
     let table = table(0);
-    assert_eq!(keep(&table, item(1), Change::Invalidate), Keeping::Off);
+    assert_eq!(keep(&table, item(1), Withdrawal::Invalidate), Keeping::Off);
     execute(&table, 1);
     lose_all(&table);
     assert!(table.is_quiet() && table.reassertions() == 0);
@@ -128,7 +128,7 @@ async fn those_from_shortly_before_a_loss_are_kept_again() {
     let lost_at = Instant::now() + 4 * SECOND;
     advance(60 * SECOND).await;
     table.may_have_lost(lost_at, &|_| true);
-    assert_eq!((left(&table, 1), left(&table, 2)), (None, Some(Change::Invalidate)));
+    assert_eq!((left(&table, 1), left(&table, 2)), (None, Some(Withdrawal::Invalidate)));
     assert_eq!((table.reassertions(), table.stats().reasserted), (1, 1));
 }
 
@@ -137,8 +137,8 @@ async fn one_that_was_under_way_at_a_loss_is_kept_again_until_it_is_acknowledged
     let table = table(10);
     let sent_after = table.losses();
     lose_all(&table);
-    table.executed(item(1), Change::Invalidate, None, sent_after);
-    assert_eq!((left(&table, 1), table.reassertions()), (Some(Change::Invalidate), 1));
+    table.executed(item(1), Withdrawal::Invalidate, None, sent_after);
+    assert_eq!((left(&table, 1), table.reassertions()), (Some(Withdrawal::Invalidate), 1));
     execute(&table, 1);
     assert_eq!((left(&table, 1), table.reassertions()), (None, 1));
 }
@@ -151,7 +151,7 @@ async fn those_of_other_servers_are_not() {
     }
     let affected = *item(2).digest();
     table.may_have_lost(Instant::now(), &|digest| *digest == affected);
-    assert_eq!((left(&table, 1), left(&table, 2)), (None, Some(Change::Invalidate)));
+    assert_eq!((left(&table, 1), left(&table, 2)), (None, Some(Withdrawal::Invalidate)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,11 +171,11 @@ async fn a_connection_that_breaks_again_and_again_repeats_none_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn one_that_was_repeated_after_it_had_failed_may_be_lost_again() {
     let table = table(10);
-    keep(&table, item(1), Change::Invalidate);
+    keep(&table, item(1), Withdrawal::Invalidate);
     advance(300 * SECOND).await;
     execute(&table, 1);
     lose_all(&table);
-    assert_eq!(left(&table, 1), Some(Change::Invalidate));
+    assert_eq!(left(&table, 1), Some(Withdrawal::Invalidate));
 }
 
 #[tokio::test(start_paused = true)]

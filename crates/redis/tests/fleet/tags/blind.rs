@@ -3,8 +3,8 @@
 use bellwether::Key;
 use bellwether::store::Tags;
 use bellwether::store::{
-    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Peek, Renew, Settled, Store,
-    StoreFuture, Watch,
+    Accept, Acquire, Claim, End, Entry, Lease, Peek, Renew, Settled, Store, StoreFuture, Watch,
+    Withdrawal, WithdrawalTarget,
 };
 use bellwether_redis::RedisStore;
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl Store for BlindStore {
         self.0.renew(lease, term)
     }
 
-    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
-        self.0.change(target, change)
+    fn withdraw(&self, target: WithdrawalTarget, change: Withdrawal) -> StoreFuture<bool> {
+        self.0.withdraw(target, change)
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct TagTally {
     invalidations: u64,
     failed_invalidations: u64,
     /// Those that their process has repeated later, or will repeat.
-    kept_invalidations: u64,
+    pending_invalidations: u64,
     /// Calls that loaded, and during which an invalidation began and returned.
     overtaken_loads: u64,
     reads: HashMap<How, u64>,
@@ -126,7 +126,7 @@ impl TagTally {
         match &event.what {
             What::Invalidated { .. } => self.invalidations += 1,
             What::InvalidationFailed => self.failed_invalidations += 1,
-            What::InvalidationKept { .. } => self.kept_invalidations += 1,
+            What::InvalidationKept { .. } => self.pending_invalidations += 1,
             What::Read { how, .. } => *self.reads.entry(*how).or_default() += 1,
             What::ReadFailed(why) => self.failed_reads.push(why.clone()),
         }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use bellwether::service::{Lookup, ReadThrough};
+use bellwether::service::{KeyRequest, ReadThrough};
 use bellwether::{CacheErrorKind, ReadThroughLayer};
 use bellwether_redis::RedisStore;
 use futures_util::future::{BoxFuture, FutureExt};
@@ -15,12 +15,12 @@ use super::{Site, TIMEOUT};
 use crate::catalog::key;
 
 type Loader = BoxCloneSyncService<(u64, Duration), u64, Infallible>;
-type Hurried = ReadThrough<Loader, fn(&(u64, Duration)) -> Lookup>;
+type Hurried = ReadThrough<Loader, fn(&(u64, Duration)) -> KeyRequest>;
 
 /// A layer whose requests have deadlines, and whose loads take this long.
 fn hurried(store: RedisStore, takes: Duration) -> Hurried {
-    let ask_of: fn(&(u64, Duration)) -> Lookup =
-        |(sku, time)| Lookup::of(key(*sku)).deadline(time::Instant::now() + *time);
+    let ask_of: fn(&(u64, Duration)) -> KeyRequest =
+        |(sku, time)| KeyRequest::of(key(*sku)).deadline(time::Instant::now() + *time);
     let load = service_fn(move |(sku, _)| -> BoxFuture<'static, Result<u64, Infallible>> {
         time::sleep(takes).map(move |()| Ok(sku)).boxed()
     });

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use bellwether::service::Lookup;
+use bellwether::service::KeyRequest;
 use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store};
 use bellwether::{Key, Lifetimes, ReadThroughLayer, StoreError, Tag};
 use bellwether_redis::RedisStore;
@@ -202,7 +202,7 @@ async fn a_lease_that_is_held_is_taken_over_by_no_other_claim_of_its_process() {
 
 /// A load that never ends, under a lease of a minute.
 fn endless(store: RedisStore) -> impl Future<Output = ()> {
-    let ask = |sku: &u64| Lookup::of(key(*sku)).force_refresh();
+    let ask = |sku: &u64| KeyRequest::of(key(*sku)).force_refresh();
     let layer = ReadThroughLayer::builder(store, ask).lease(MINUTE).build().expect("a lease");
     let load = service_fn(|_: u64| pending::<Result<u64, Infallible>>());
     let mut service = layer.layer(load);

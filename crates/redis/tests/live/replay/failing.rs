@@ -22,8 +22,10 @@ async fn an_expiry_that_fails_is_repeated_and_leaves_the_entry_as_stale() {
     put(&other, 1, "old").await;
     put(&other, 2, "old").await;
     site.close();
-    assert!(store.expire(key(1)).await.expect_err("no connection").is_kept());
-    assert!(store.expire_tag(tag(2), Duration::ZERO).await.expect_err("no connection").is_kept());
+    assert!(store.expire(key(1)).await.expect_err("no connection").is_pending());
+    assert!(
+        store.expire_tag(tag(2), Duration::ZERO).await.expect_err("no connection").is_pending()
+    );
     site.proxy.pass();
     is_replayed(&store).await;
     for sku in [1, 2] {
@@ -121,7 +123,7 @@ async fn keys_without_a_failed_invalidation_are_served_while_others_wait() {
     put(&store, 2, "other").await;
     server.command(&["ACL", "SETUSER", "bw", "-set"]);
     let refused = store.invalidate(key(1)).await.expect_err("it may not write");
-    assert!(refused.is_kept(), "{refused}");
+    assert!(refused.is_pending(), "{refused}");
     assert_eq!(found(&store, 2).await.as_deref(), Some("other"));
     find(&store, 1).await.expect_err("it is invalidated first, and that fails");
     server.command(&["ACL", "SETUSER", "bw", "+set"]);
@@ -131,12 +133,12 @@ async fn keys_without_a_failed_invalidation_are_served_while_others_wait() {
 #[tokio::test]
 async fn a_caller_can_demand_that_no_invalidation_is_kept() {
     let site = Site::start().await;
-    let options = site.options().kept_invalidations(0);
+    let options = site.options().pending_invalidations(0);
     let store = options.connect().await.expect("a store");
     put(&store, 1, "old").await;
     site.close();
     let failed = store.invalidate(key(1)).await.expect_err("no connection");
-    assert!(!failed.is_kept(), "{failed}");
+    assert!(!failed.is_pending(), "{failed}");
     assert_eq!(store.stats().replay.pending, 0);
     site.proxy.pass();
     is_back(&store).await;
@@ -154,7 +156,7 @@ async fn a_layer_serves_nothing_from_before_a_failed_invalidation() {
         .handle();
     site.close();
     let failed = handle.invalidate(&key(1)).await.expect_err("no connection");
-    assert!(failed.is_kept(), "{failed}");
+    assert!(failed.is_pending(), "{failed}");
     assert_ne!(catalog.ask(1).await, "item 1, load 0");
     site.proxy.pass();
     for _ in 0..10 {

@@ -16,7 +16,7 @@ const MOST: u64 = 10;
 
 /// A store that has had to drop the invalidations of half of its items.
 async fn overflowed(site: &Site, is_near: bool) -> RedisStore {
-    let options = site.options().kept_invalidations(MOST as usize);
+    let options = site.options().pending_invalidations(MOST as usize);
     let options = if is_near { near(options) } else { options };
     let store = options.connect().await.expect("a store");
     for sku in 0..3 * MOST {
@@ -26,7 +26,7 @@ async fn overflowed(site: &Site, is_near: bool) -> RedisStore {
     site.close();
     for sku in 0..2 * MOST {
         let failed = store.invalidate(key(sku)).await.expect_err("no connection");
-        assert_eq!(failed.is_kept(), sku < MOST, "{failed}");
+        assert_eq!(failed.is_pending(), sku < MOST, "{failed}");
         let says_so = failed.to_string().contains("too many invalidations");
         assert_eq!(says_so, sku >= MOST, "{failed}");
     }
@@ -76,7 +76,7 @@ async fn when_too_many_have_failed_this_process_serves_what_is_loaded_from_then_
 #[tokio::test]
 async fn a_load_that_began_before_too_many_failed_is_not_stored() {
     let site = Site::start().await;
-    let options = site.options().kept_invalidations(1);
+    let options = site.options().pending_invalidations(1);
     let store = options.connect().await.expect("a store");
     let old = lease(&store, 3).await;
     site.close();
@@ -92,7 +92,7 @@ async fn a_load_that_began_before_too_many_failed_is_not_stored() {
 #[tokio::test]
 async fn when_too_many_were_dropped_and_the_machine_was_suspended_entries_are_stored_again() {
     let site = Site::start().await;
-    let store = site.options().kept_invalidations(1).connect().await.expect("a store");
+    let store = site.options().pending_invalidations(1).connect().await.expect("a store");
     put(&store, 1, "old").await;
     for sku in [2, 3] {
         assert!(store.invalidate(key(sku)).now_or_never().is_none(), "it is sent, and dropped");

@@ -34,7 +34,7 @@ const DAMAGE: &str = "for _, name in ipairs(redis.call('KEYS', 'bw:*')) do \
 async fn connect(redis: &RedisServer) -> RedisStore {
     let options = RedisOptions::new(&redis.url(), "test").expect("a URL");
     let options = options.timeout(Duration::from_secs(20));
-    let options = options.kept_invalidations(KEPT).name("shared");
+    let options = options.pending_invalidations(KEPT).name("shared");
     options.connect().await.expect("a store")
 }
 

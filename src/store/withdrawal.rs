@@ -8,17 +8,17 @@ use crate::tag::Tag;
 /// What a [change](super::Store::change) is of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "a store handles each of them")]
-pub enum ChangeTarget {
+pub enum WithdrawalTarget {
     /// A key.
     Key(Key),
     /// A tag, and with it all entries that have it.
     Tag(Tag),
 }
 
-/// What happens to the entries of a [target](ChangeTarget).
+/// What happens to the entries of a [target](WithdrawalTarget).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "a store handles each of them")]
-pub enum Change {
+pub enum Withdrawal {
     /// They are removed, or count as none.
     Invalidate,
     /// As that, but entries with a stale window stay, and are stale.
@@ -30,7 +30,7 @@ pub enum Change {
     },
 }
 
-impl Change {
+impl Withdrawal {
     /// An expiry at once.
     pub const EXPIRE: Self = Self::Expire { over: Duration::ZERO };
 }

@@ -1,20 +1,19 @@
-//! What all parts of a client share, and what they do about the events of its servers and about
-//! failovers.
+//! `ClientCore`: what all parts of a client share, and what they do about the events of its servers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{PushInfo, PushKind, Value};
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::breaker::Outages;
 use super::events::{ServerEvent, ServerObserver, Tracking};
-use super::names::{Names, SlotOwners};
+use super::failovers::Failovers;
+use super::names::Names;
 use super::options::RedisClientOptions;
 use super::silence::LastHeard;
-use bellwether::adapter::locked;
+use super::slots::SlotOwners;
 use bellwether::store::{Digest, Watchers};
 use bellwether::warn_throttled;
 
@@ -32,7 +31,7 @@ pub struct ClientSetup {
 }
 
 /// What all parts of a client share.
-pub(super) struct ClientParts {
+pub(super) struct ClientCore {
     pub(super) options: RedisClientOptions,
     pub(super) setup: ClientSetup,
     pub(super) names: Names,
@@ -51,7 +50,7 @@ pub(super) struct ClientParts {
     stalled: LastHeard,
 }
 
-impl ClientParts {
+impl ClientCore {
     pub(super) fn new(options: RedisClientOptions, mut setup: ClientSetup) -> Self {
         if !options.is_resp3 {
             setup.tracking = Tracking::Nothing;
@@ -143,59 +142,5 @@ impl ClientParts {
     }
 }
 
-/// Counts how often the server was found to be a replica. After a failover its address may lead to
-/// another server, so all older connections are given up.
-#[derive(Default)]
-pub(super) struct Failovers {
-    count: AtomicU64,
-    /// Notified when another server is the primary. Then the connections to the former one end,
-    /// because it may still accept writes, which are lost.
-    pub(super) switched: Notify,
-    /// Before that, a replica gives up no more connections. Held for an instruction or two.
-    next_at: Mutex<Option<Instant>>,
-}
-
-impl Failovers {
-    pub(super) fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    /// Another server is the primary now.
-    pub(super) fn switch(&self) {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.switched.notify_waiters();
-    }
-
-    /// The server is a replica.
-    pub(super) fn note(&self) {
-        let now = Instant::now();
-        let mut next_at = locked(&self.next_at);
-        if next_at.is_some_and(|next_at| now < next_at) {
-            return;
-        }
-        *next_at = Some(now + RECONNECT);
-        // The warning runs code of a subscriber.
-        drop(next_at);
-        self.count.fetch_add(1, Ordering::Relaxed);
-        warn_throttled!(target: "bellwether::store", "redis has become a replica: connecting again");
-    }
-}
-
 /// Timers that are late within this time of another one show the same stall.
 const ONE_STALL: Duration = Duration::from_millis(100);
-
-/// The pause between reconnects because of a replica. If the address still leads to one, a reconnect for each
-/// write would only add load.
-const RECONNECT: Duration = Duration::from_secs(1);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn many_requests_that_find_a_replica_cause_one_reconnect_a_second() {
-        let failovers = Failovers::default();
-        (0..1000).for_each(|_| failovers.note());
-        assert_eq!(failovers.count(), 1);
-    }
-}

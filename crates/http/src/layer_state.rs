@@ -5,23 +5,23 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bellwether::adapter::{BypassPermit, CacheClient, PrivateKeys, warn_throttled};
+use bellwether::adapter::{AdapterCache, BypassPermit, PrivateKeys, warn_throttled};
 use bellwether::service::Handle;
-use bellwether::store::{Change, ChangeTarget, Entry, Peek};
+use bellwether::store::{Entry, Peek, Withdrawal, WithdrawalTarget};
 use bellwether::{CacheStatus, Key, StaleReason, Tag};
 use bellwether_body::{BodyBudget, BodyObserver, ObservedBody};
 use futures_util::future::join_all;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, Response, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::cache_request::{CacheRequest, FetchRequest, RequestBody};
+use super::cache_request::CacheRequest;
 use super::caching_rules::Rules;
 use super::codec::{CacheAnswer, CachedResponse, Disposition, HttpCodec};
 use super::expiry::{ExpiryRuns, entries};
 use super::retry_pool::RetryPool;
-use super::rules::{self, PrivateReason, Storing, Terms, Times};
+use super::rules::{PrivateReason, Storing, Terms, Times};
 use super::tag_fields::TagFields;
 use super::target::TargetUri;
 use super::target_gates::TargetGates;
@@ -30,9 +30,9 @@ use super::vary_index::VaryIndex;
 
 /// What all services of a layer share: the cache, the rules, and what was learned about targets.
 pub(super) struct LayerState {
-    pub(super) client: CacheClient<HttpCodec>,
+    pub(super) client: AdapterCache<HttpCodec>,
     pub(super) rules: Rules,
-    pub(super) parts: LayerParts,
+    pub(super) parts: LayerCore,
 }
 
 impl fmt::Debug for LayerState {
@@ -45,7 +45,7 @@ impl fmt::Debug for LayerState {
 }
 
 /// What a layer and its services share, whatever its other options are.
-pub(super) struct LayerParts {
+pub(super) struct LayerCore {
     pub(super) target: TargetUri,
     /// Targets with private responses. Requests for them are not coalesced.
     pub(super) private_targets: Arc<PrivateKeys>,
@@ -176,7 +176,7 @@ impl LayerState {
         why: &PrivateReason,
     ) {
         let coalescing_digest = cache_request.coalescing_digest();
-        let window = self.client.not_kept_for();
+        let window = self.client.private_for();
         match why {
             PrivateReason::OverBudget => {}
             PrivateReason::TooSlow => {
@@ -210,7 +210,7 @@ impl LayerState {
     pub(super) fn completion_observer(&self, cache_request: &CacheRequest) -> BodyObserver {
         let coalescing_digest = cache_request.coalescing_digest();
         let private_targets = Arc::clone(&self.parts.private_targets);
-        let window = self.client.not_kept_for();
+        let window = self.client.private_for();
         let deadline = Instant::now() + self.client.collect_within().min(LONGEST_OBSERVED);
         BodyObserver::new(self.client.max_entry_bytes(), deadline, move |observed| match observed {
             ObservedBody::Complete { .. } => private_targets.note_shared(&coalescing_digest),
@@ -351,9 +351,11 @@ impl LayerState {
     /// the request that caused this has its response already.
     pub(super) async fn invalidate(&self, keys: HashSet<Key>, tags: Vec<Tag>) {
         let store = self.client.store();
-        let targets =
-            keys.into_iter().map(ChangeTarget::Key).chain(tags.into_iter().map(ChangeTarget::Tag));
-        let changes = targets.map(|target| store.change(target, Change::Invalidate));
+        let targets = keys
+            .into_iter()
+            .map(WithdrawalTarget::Key)
+            .chain(tags.into_iter().map(WithdrawalTarget::Tag));
+        let changes = targets.map(|target| store.withdraw(target, Withdrawal::Invalidate));
         for error in join_all(changes).await.into_iter().filter_map(Result::err) {
             warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not invalidated");
         }
@@ -373,127 +375,16 @@ impl LayerState {
 
     /// Makes a stored response stale. An error is logged only.
     pub(super) async fn expire(&self, key: Key) {
-        if let Err(error) = self.client.store().change(ChangeTarget::Key(key), Change::EXPIRE).await
+        if let Err(error) =
+            self.client.store().withdraw(WithdrawalTarget::Key(key), Withdrawal::EXPIRE).await
         {
             warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not expired");
         }
     }
 }
 
-/// What the store has for a key when the origin is asked.
-pub(super) struct StoredResponse {
-    entry: Option<Entry>,
-    /// For how long that response replaces an error of the origin.
-    if_error: Duration,
-    /// The response that the origin may validate for the request.
-    pub(super) cached: Option<Arc<CachedResponse>>,
-    /// How much longer the `Vary` index is stored by which the key was made.
-    pub(super) index_left: Option<Duration>,
-}
-
-impl StoredResponse {
-    /// What the store has for a request. A stored response that may not be shared with this request
-    /// is not validated for it, because pages of two users can have the same validator.
-    pub(super) async fn of<Q, B: Send + 'static>(
-        shared: &LayerState,
-        fetch_request: &FetchRequest<Q>,
-    ) -> Self {
-        let FetchRequest { key, cache_request, vary_index, .. } = fetch_request;
-        let CacheRequest { demand, primary, .. } = &**cache_request;
-        let for_validation = Self::key_for_validation(key);
-        let index = async {
-            vary_index.as_ref()?;
-            shared.client.lookup(primary).await
-        };
-        let (entry, validated, index) = tokio::join!(
-            shared.client.lookup(key),
-            shared.response_at::<B>(&for_validation),
-            index
-        );
-        let cached = entry.as_ref().and_then(|entry| {
-            match &*shared.client.read::<CacheAnswer<B>>(entry)? {
-                CacheAnswer::CachedResponse(cached) => Some(Arc::clone(cached)),
-                _ => None,
-            }
-        });
-        // An index states none itself.
-        let if_error = match (&cached, &entry) {
-            (Some(cached), _) => cached.response.note.windows().if_error(),
-            (None, entry) => entry.as_ref().map_or(Duration::ZERO, |it| it.lifetimes().if_error()),
-        };
-        let validated = validated.map(|Located { cached, .. }| cached);
-        let cached = cached.or(validated);
-        Self {
-            entry,
-            if_error,
-            cached: cached.filter(|cached| demand.may_share(cached.response.note.consent)),
-            index_left: index.as_ref().map(left_of),
-        }
-    }
-
-    /// The key of a response that must be validated by the origin before any use.
-    pub(super) fn key_for_validation(key: &Key) -> Key {
-        Key::of("http-validate").with(key.digest().as_bytes())
-    }
-    /// Whether a response is stored that is served as it is, or in place of an error of the origin.
-    pub(super) fn can_replace_failure(&self) -> bool {
-        self.entry.as_ref().is_some_and(|entry| {
-            let serves_if_error = entry.stale_for().is_some_and(|stale| stale < self.if_error);
-            let can_replace_failure = serves_if_error || entry.serves_while_revalidating();
-            entry.as_marker().is_none() && (entry.is_fresh() || can_replace_failure)
-        })
-    }
-
-    /// Whether a response is stored for other callers. It may be stale.
-    pub(super) fn is_shared(&self) -> bool {
-        self.entry.as_ref().is_some_and(|entry| entry.as_marker().is_none())
-    }
-
-    /// The request for the origin, and whether it validates the stored response.
-    ///
-    /// A load for all waiters has no conditions of a single caller. A load for one caller keeps the
-    /// conditions of that caller, unless it validates.
-    pub(super) fn request_for<Q: RequestBody>(
-        &self,
-        fetch_request: &FetchRequest<Q>,
-    ) -> (Request<Q>, bool) {
-        let given = &fetch_request.cache_request.parts.headers;
-        let mut headers = match self.cached.is_none() && fetch_request.is_alone {
-            true => given.clone(),
-            false => rules::without_conditions(given),
-        };
-        let stored = self.cached.as_ref().map(|cached| &cached.response.headers);
-        let validates = stored.is_some_and(|stored| rules::add_validators(&mut headers, stored));
-        (fetch_request.request(headers), validates)
-    }
-
-    /// The stored response and its updated header fields, if a 304 is about it. An origin may
-    /// compare dates only, which misses a change within one second. Then a different entity tag in
-    /// the 304 reveals the change.
-    ///
-    /// Without a date the origin was asked by the entity tag alone, and 304 is its answer to that. So
-    /// the stored response is updated even if the 304 has another strong entity tag. RFC 9111, section
-    /// 4.3.4, forbids this; `304-etag-update-response-ETag` of the public suite demands it, as a
-    /// required test, and only an origin that contradicts itself answers so.
-    pub(super) fn validated_by(
-        &self,
-        headers: &HeaderMap,
-    ) -> Option<(Arc<CachedResponse>, HeaderMap)> {
-        let cached = self.cached.as_ref()?;
-        let stored = &cached.response.headers;
-        let weak = |headers: &HeaderMap| {
-            headers.get(header::ETAG).map(|tag| rules::without_weakness(tag.as_bytes()).to_vec())
-        };
-        let is_another = weak(stored).zip(weak(headers)).is_some_and(|(kept, tag)| kept != tag);
-        if is_another && stored.contains_key(header::LAST_MODIFIED) {
-            return None;
-        }
-        Some((Arc::clone(cached), rules::freshen(stored, headers)))
-    }
-}
-
 /// How much longer an entry is stored: as the store says, or else by the clock of this process.
-fn left_of(entry: &Entry) -> Duration {
+pub(super) fn left_of(entry: &Entry) -> Duration {
     entry.remaining().unwrap_or_else(|| {
         let end = Duration::from_micros(entry.stored_at()).saturating_add(entry.lifetimes().life());
         end.saturating_sub(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())

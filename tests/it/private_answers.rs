@@ -45,7 +45,7 @@ async fn private_answers_delay_no_caller_and_are_given_to_no_other() {
         let began = Instant::now();
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 10)).collect();
         let ended = settled(asked).await;
-        assert!(ended.iter().all(|(_, how)| *how == CacheStatus::Bypass(BypassReason::NotKept)));
+        assert!(ended.iter().all(|(_, how)| *how == CacheStatus::Bypass(BypassReason::Private)));
         assert!(began.elapsed() < LOAD * 2, "it took {:?}", began.elapsed());
         assert!(fleet.iter().all(|process| process.in_flight() == 0));
     }
@@ -55,7 +55,7 @@ async fn private_answers_delay_no_caller_and_are_given_to_no_other() {
 async fn after_a_while_a_key_of_private_answers_is_shared_again() {
     for place in PLACES {
         let loader = Loader::taking(LOAD);
-        let layer = layer(place(&MemoryStore::new(10))).not_kept_for(SECOND);
+        let layer = layer(place(&MemoryStore::new(10))).private_for(SECOND);
         let first_ones = |number: &usize| match number {
             ..=20 => Cacheability::PrivateKey,
             _ => Cacheability::Keep,

@@ -38,11 +38,12 @@ use crate::locked::locked;
 use crate::policy::AfterWait;
 use crate::read_through::core::{self, Core, Peeked};
 use crate::read_through::flight_task::{FlightOpener, FlightTask, Purpose};
+use crate::read_through::key_request::RequestOptions;
 use crate::read_through::load::{Job, LentJob, Loader, is_in_load, load_alone};
 use crate::read_through::load_group::GroupOfItem;
-use crate::read_through::lookup::RequestOptions;
 use crate::read_through::not_found::NotFound;
-use crate::read_through::remembered::{BypassPermit, Outcome, StaleFallback, stale_reason};
+use crate::read_through::outcome::{Outcome, StaleFallback, stale_reason};
+use crate::read_through::remembered::BypassPermit;
 use crate::shared_error::SharedError;
 use crate::stats::{LimitEvent, RequestEvent};
 use crate::status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
@@ -431,7 +432,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             return self.out_of_time();
         }
         if self.options.returns_bypass {
-            let status = CacheStatus::Bypass(BypassReason::NotKept);
+            let status = CacheStatus::Bypass(BypassReason::Private);
             let error = CacheError::contended(&self.key).into();
             return State::Answered(Some((Err(error), status)));
         }

@@ -12,8 +12,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::address::{ServerAddress, ServersKind};
+use super::client_core::ClientCore;
 use super::events::ServerEvent;
-use super::parts::{ClientParts, Failovers};
+use super::failovers::Failovers;
 use super::sentinel::Sentinels;
 use super::server_clock::ServerClock;
 use super::server_error::ServerError;
@@ -23,8 +24,8 @@ use bellwether::stats::{NodeCounters, StoreErrorStats};
 use bellwether::store::Digest;
 
 /// What all connections of a node share.
-pub(super) struct NodeRecord {
-    pub(super) parts: Arc<ClientParts>,
+pub(super) struct NodeState {
+    pub(super) parts: Arc<ClientCore>,
     /// Its place among the nodes of a cluster.
     pub(super) place: u16,
     /// Where the server is. With sentinels, where the first of them is.
@@ -56,8 +57,8 @@ struct BrokenConnections {
     lost_at: Option<Instant>,
 }
 
-impl NodeRecord {
-    pub(super) fn new(parts: Arc<ClientParts>, place: u16, address: ServerAddress) -> Self {
+impl NodeState {
+    pub(super) fn new(parts: Arc<ClientCore>, place: u16, address: ServerAddress) -> Self {
         let is_cluster = parts.options.is_cluster();
         let failovers = if is_cluster { Arc::default() } else { Arc::clone(&parts.failovers) };
         let is_fixed = !matches!(parts.options.servers.kind, ServersKind::Sentinel { .. });
@@ -192,9 +193,9 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
+    use crate::client_core::ClientSetup;
     use crate::events::ServerObserver;
     use crate::options::RedisClientOptions;
-    use crate::parts::ClientSetup;
 
     #[derive(Debug, Default)]
     struct Told(Mutex<Vec<Instant>>);
@@ -211,13 +212,13 @@ mod tests {
         ServerAddress::Tcp { host: "h".to_owned(), port }
     }
 
-    fn node() -> (NodeRecord, Arc<Told>) {
+    fn node() -> (NodeState, Arc<Told>) {
         let told = Arc::<Told>::default();
         let options = RedisClientOptions::new("redis://h:1", "shop").expect("options");
         let options = options.connections(2);
         let setup = ClientSetup { observer: Some(Arc::clone(&told) as _), ..Default::default() };
-        let parts = Arc::new(ClientParts::new(options, setup));
-        (NodeRecord::new(parts, 0, server(1)), told)
+        let parts = Arc::new(ClientCore::new(options, setup));
+        (NodeState::new(parts, 0, server(1)), told)
     }
 
     fn told(told: &Told) -> Vec<Instant> {
@@ -266,7 +267,7 @@ mod tests {
     }
 
     /// The server with its connects and requests.
-    fn figures(node: &NodeRecord) -> Option<(String, u64, u64)> {
+    fn figures(node: &NodeState) -> Option<(String, u64, u64)> {
         node.stats(false).map(|node| (node.address, node.connects, node.requests))
     }
 

@@ -1,4 +1,4 @@
-//! `CacheClient`: the cache of a layer, for adapters that make their own keys.
+//! `AdapterCache`: the cache of a layer, for adapters that make their own keys.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -9,20 +9,17 @@ use tower::Service;
 use super::core::{self, Core, Peeked};
 use super::future::ResponseFuture;
 use super::handle::Handle;
+use super::key_request::RequestOptions;
 use super::layer::ReadThroughLayer;
-use super::load;
-use super::lookup::RequestOptions;
-use super::step::{self, AfterPut, AnswerKind, PutAttempt};
+use super::{load, put};
 use crate::codec::Codec;
-use crate::error::{BoxError, CacheError, StoreError};
+use crate::error::{BoxError, CacheError};
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::lifetimes::Lifetimes;
-use crate::stats::{CacheStats, InvalidationEvent, RequestEvent, RequestRecord};
+use crate::stats::{CacheStats, RequestEvent, RequestRecord};
 use crate::status::CacheStatus;
-use crate::store::{
-    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Peek, Settled, Store,
-};
+use crate::store::{Entry, Peek, Store};
 use crate::tag::Tags;
 
 /// The cache of a [`ReadThroughLayer`], without a loader and without a key function.
@@ -30,9 +27,9 @@ use crate::tag::Tags;
 /// Clones share one state, and so do all clients of one layer: its flights, its failure cache and
 /// its store. See the [module page](crate::adapter).
 #[derive(Debug)]
-pub struct CacheClient<C>(pub(crate) Arc<Core<C>>);
+pub struct AdapterCache<C>(pub(crate) Arc<Core<C>>);
 
-impl<C> CacheClient<C> {
+impl<C> AdapterCache<C> {
     /// The cache of a layer.
     pub fn new<K>(layer: &ReadThroughLayer<K, C>) -> Self {
         Self(Arc::clone(&layer.core))
@@ -55,8 +52,8 @@ impl<C> CacheClient<C> {
     }
 
     /// For how long a private answer is remembered:
-    /// [`not_kept_for`](crate::service::ReadThroughLayerBuilder::not_kept_for).
-    pub fn not_kept_for(&self) -> Duration {
+    /// [`private_for`](crate::service::ReadThroughLayerBuilder::private_for).
+    pub fn private_for(&self) -> Duration {
         self.0.policy.freshness.marker_ttl
     }
 
@@ -223,36 +220,14 @@ impl<C> CacheClient<C> {
     where
         C: Codec<R>,
     {
-        let draft = |stored: Option<&Entry>| {
-            if !replaces(stored) {
-                return None;
-            }
-            let tags = Tags::unbounded(self.0.codec.tags(&answer));
-            let tags = stored.map_or(Tags::none(), Entry::tags).union(&tags).ok()?;
-            let (value, _) = load::encoded(&self.0, &key, answer).ok()?;
-            let draft = Draft::new(value, self.0.codec.id(), lifetimes);
-            Some(draft.tagged(self.0.tags.and_everything(&tags)))
-        };
-        match self.under_lease(&key, &Tags::none(), draft).await {
-            Ok(attempt) => attempt == PutAttempt::Stored,
-            Err(error) => {
-                self.0.statistics.store_failed("an answer may not be stored", &error);
-                false
-            }
-        }
+        put::replace::<R, C>(&self.0, &key, answer, lifetimes, replaces).await
     }
 
     /// Whether an entry of a key is stored, or a load of it is under way. Also true if the store fails.
     ///
     /// It has the lease for a moment, and leaves nothing in the store.
     pub async fn is_in_use(&self, key: &Key) -> bool {
-        let mut is_stored = true;
-        let look = |stored: Option<&Entry>| {
-            is_stored = stored.is_some();
-            None
-        };
-        _ = self.under_lease(key, &Tags::none(), look).await;
-        is_stored
+        put::is_in_use(&self.0, key).await
     }
 
     /// Stores an answer that was just written to the source, with these tags and its own. Returns
@@ -263,7 +238,7 @@ impl<C> CacheClient<C> {
     ///
     /// # Errors
     /// If the store fails, or the key is too long. Then an older answer may still be stored. If the
-    /// store failed, the key is invalidated, and the error is [kept](CacheError::is_kept) if the store
+    /// store failed, the key is invalidated, and the error is [pending](CacheError::is_pending) if the store
     /// repeats that.
     ///
     /// # Cancel safety
@@ -274,80 +249,11 @@ impl<C> CacheClient<C> {
         C: Codec<R>,
     {
         within_bounds(&key, tags)?;
-        let core = &self.0;
-        let answer = load::classified(core, &key, tags, core.codec.keep(answer));
-        let draft = answer.draft.filter(|it| answer.said == AnswerKind::Value && it.is_value());
-        let draft = draft.and_then(|draft| {
-            let tags = tags.union(&draft.tags).ok()?;
-            Some(draft.tagged(core.tags.and_everything(&tags)).as_change(Change::Invalidate))
-        });
-        let put = self.put_draft(&key, draft).await;
-        if let Ok(true) = put {
-            core.note_success(&key, AnswerKind::Value);
-        }
-        let counted = core.statistics.changed(InvalidationEvent::Put, put);
-        counted.map_err(|error| CacheError::store(&key, &error))
-    }
-
-    /// Attempts to store a draft, and invalidates the key if that fails. Returns whether it was stored.
-    async fn put_draft(&self, key: &Key, draft: Option<Draft>) -> Result<bool, StoreError> {
-        let mut is_first = true;
-        loop {
-            let attempted = match &draft {
-                // With its tags, so that an invalidation of one is noticed, whatever the store forgets.
-                Some(draft) => self.under_lease(key, &draft.tags, |_| Some(draft.clone())).await,
-                None => Ok(PutAttempt::Refused),
-            };
-            let next = step::after_put(attempted.as_ref().ok().copied(), is_first);
-            if next == AfterPut::End {
-                return Ok(true);
-            }
-            let target = ChangeTarget::Key(key.clone());
-            let cleared = self.0.store.change(target, Change::Invalidate).await;
-            match (attempted, cleared) {
-                // The error of the invalidation, if the store keeps and repeats that.
-                (Err(error), cleared) => {
-                    return Err(cleared.err().filter(StoreError::is_kept).unwrap_or(error));
-                }
-                (Ok(_), Err(error)) => return Err(error),
-                (Ok(_), Ok(_)) if next == AfterPut::Clear => return Ok(false),
-                (Ok(_), Ok(_)) => is_first = false,
-            }
-        }
-    }
-
-    /// Takes the lease of a key for a claim with these tags, and stores under it what is made of the
-    /// entry that is there.
-    async fn under_lease(
-        &self,
-        key: &Key,
-        tags: &Tags,
-        draft: impl FnOnce(Option<&Entry>) -> Option<Draft>,
-    ) -> Result<PutAttempt, StoreError> {
-        let store = &self.0.store;
-        let claim = Claim::new(key.clone()).tagged(tags.clone());
-        let Acquire::Lead { lease, stale, .. } =
-            store.acquire(claim, TERM, Accept::Nothing).await?
-        else {
-            return Ok(PutAttempt::Busy);
-        };
-        if let Some(error) = lease.outage {
-            // What is stored in this process alone replaces nothing elsewhere.
-            self.0.abandon(lease.claim).await;
-            return Err(error);
-        }
-        let Some(draft) = draft(stale.as_ref()) else {
-            self.0.abandon(lease.claim).await;
-            return Ok(PutAttempt::Refused);
-        };
-        Ok(match store.settle(End::Commit(lease, draft)).await? {
-            Settled::Done => PutAttempt::Stored,
-            Settled::Superseded | Settled::TooLarge => PutAttempt::Refused,
-        })
+        put::put(&self.0, &key, tags, answer).await.map_err(|error| CacheError::store(&key, &error))
     }
 }
 
-impl<C> Clone for CacheClient<C> {
+impl<C> Clone for AdapterCache<C> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
@@ -360,6 +266,3 @@ fn within_bounds(key: &Key, tags: &Tags) -> Result<(), CacheError> {
     }
     tags.within_bounds().map_err(|many| CacheError::too_many_tags(key, &many))
 }
-
-/// The term of a lease that is taken only to store an answer.
-const TERM: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! `Lookup`: what a request asks of the cache.
+//! `KeyRequest`: what a request asks of the cache.
 
 use tokio::time::Instant;
 
@@ -9,17 +9,17 @@ use crate::tag::Tags;
 /// What a request asks of the cache: a key, and options for this request.
 ///
 /// The key function of a layer makes one of each request. A [`Key`] converts into one without
-/// options, and `None` into one that bypasses the cache: see [`IntoLookup`].
+/// options, and `None` into one that bypasses the cache: see [`IntoKeyRequest`].
 ///
 /// ```
 /// use bellwether::Key;
-/// use bellwether::service::Lookup;
+/// use bellwether::service::KeyRequest;
 /// use tokio::time::{Duration, Instant};
 ///
 /// struct Page { path: String, received: Instant, reload: bool }
 ///
 /// let lookup_of = |page: &Page| {
-///     let lookup = Lookup::of(Key::of("page").with(&page.path))
+///     let lookup = KeyRequest::of(Key::of("page").with(&page.path))
 ///         .deadline(page.received + Duration::from_secs(2));
 ///     if page.reload { lookup.force_refresh() } else { lookup }
 /// };
@@ -27,13 +27,13 @@ use crate::tag::Tags;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct Lookup {
+pub struct KeyRequest {
     pub(crate) key: Option<Key>,
     pub(crate) options: RequestOptions,
 }
 
 /// What a request asks of the cache, apart from the key: for
-/// [`CacheClient::request`](crate::adapter::CacheClient::request). The default asks for nothing
+/// [`AdapterCache::request`](crate::adapter::AdapterCache::request). The default asks for nothing
 /// special.
 #[derive(Clone, Debug, Default)]
 #[must_use]
@@ -54,7 +54,7 @@ pub struct RequestOptions {
     pub(crate) noted: Option<NotedEvent>,
 }
 
-impl Lookup {
+impl KeyRequest {
     /// Asks for a key.
     pub fn of(key: Key) -> Self {
         Self { key: Some(key), options: RequestOptions::default() }
@@ -99,27 +99,27 @@ impl Lookup {
     }
 }
 
-/// What a key function may return: a [`Key`], an `Option<Key>`, a [`Lookup`], or a type of your own
-/// that converts into a [`Lookup`].
+/// What a key function may return: a [`Key`], an `Option<Key>`, a [`KeyRequest`], or a type of your own
+/// that converts into a [`KeyRequest`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no key",
     label = "not what a key function returns",
-    note = "a key function returns a `Key`, an `Option<Key>` or a `Lookup`: \
+    note = "a key function returns a `Key`, an `Option<Key>` or a `KeyRequest`: \
             `|sku: &u64| Key::of(\"item\").with(*sku)`"
 )]
-pub trait IntoLookup: Into<Lookup> {}
+pub trait IntoKeyRequest: Into<KeyRequest> {}
 
 // Otherwise the compiler speaks of `From`.
 #[diagnostic::do_not_recommend]
-impl<T: Into<Lookup>> IntoLookup for T {}
+impl<T: Into<KeyRequest>> IntoKeyRequest for T {}
 
 impl RequestOptions {
-    /// As [`Lookup::deadline`].
+    /// As [`KeyRequest::deadline`].
     pub fn deadline(self, deadline: Instant) -> Self {
         Self { deadline: Some(deadline), ..self }
     }
 
-    /// As [`Lookup::force_refresh`], if `yes`.
+    /// As [`KeyRequest::force_refresh`], if `yes`.
     pub fn force_refresh(self, yes: bool) -> Self {
         Self { is_forced: yes, ..self }
     }
@@ -150,13 +150,13 @@ impl RequestOptions {
     }
 }
 
-impl From<Key> for Lookup {
+impl From<Key> for KeyRequest {
     fn from(key: Key) -> Self {
         Self::of(key)
     }
 }
 
-impl From<Option<Key>> for Lookup {
+impl From<Option<Key>> for KeyRequest {
     fn from(key: Option<Key>) -> Self {
         key.map_or_else(Self::none, Self::of)
     }
