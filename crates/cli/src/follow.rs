@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether_sql::{Follower, FollowerStats};
-use sqlx::postgres::PgPool;
+use bellwether_sql::{ChangesDatabase, Follower, FollowerHandle, FollowerStats};
+use sqlx::{MySql, Pool, Postgres};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::interval;
 
@@ -14,7 +14,7 @@ use crate::server::{ServerArgs, seconds};
 /// Where the changes are, and for which caches.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FollowArgs {
-    /// The address of the database, such as postgres://user@host/shop.
+    /// The address of the database, such as postgres://user@host/shop or mysql://user@host/shop.
     #[arg(env = "BELLWETHER_DATABASE_URL", hide_env_values = true)]
     database: String,
     /// A cache by its name; one of a version as item@2.
@@ -23,9 +23,9 @@ pub(crate) struct FollowArgs {
     /// The Redis of another region, with the same namespace and credentials. A change is done when all have it.
     #[arg(long, value_name = "URL")]
     also: Vec<String>,
-    /// The schema of the table.
-    #[arg(long, default_value = "public")]
-    schema: String,
+    /// The schema of the table, in PostgreSQL. Otherwise `public`.
+    #[arg(long)]
+    schema: Option<String>,
     /// The seconds between two reports.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     every: Duration,
@@ -37,18 +37,13 @@ pub(crate) async fn run(
     args: FollowArgs,
     json: bool,
 ) -> Result<bool, CliError> {
-    let pool = PgPool::connect(&args.database).await?;
-    let mut follower = Follower::new(pool, server.store()?).schema(&args.schema);
-    for url in &args.also {
-        follower = follower.also(server.store_at(url)?);
-    }
-    for kind in &args.caches {
-        let name = kind.split_once('@').map_or(kind.as_str(), |(name, _)| name);
-        follower = follower.kind(name, kind);
-    }
     let mut ended = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
-    let follower = follower.start().await?;
+    let follower =
+        match args.database.starts_with("mysql:") || args.database.starts_with("mariadb:") {
+            true => start::<MySql>(server, &args).await?,
+            false => start::<Postgres>(server, &args).await?,
+        };
     let mut ticks = interval(args.every.max(Duration::from_millis(100)));
     loop {
         tokio::select! {
@@ -59,6 +54,25 @@ pub(crate) async fn run(
     }
     follower.shutdown().await;
     Ok(true)
+}
+
+async fn start<D: ChangesDatabase>(
+    server: &ServerArgs,
+    args: &FollowArgs,
+) -> Result<FollowerHandle, CliError> {
+    let pool = Pool::<D>::connect(&args.database).await?;
+    let mut follower = Follower::new(pool, server.store()?);
+    if let Some(schema) = &args.schema {
+        follower = follower.schema(schema);
+    }
+    for url in &args.also {
+        follower = follower.also(server.store_at(url)?);
+    }
+    for kind in &args.caches {
+        let name = kind.split_once('@').map_or(kind.as_str(), |(name, _)| name);
+        follower = follower.kind(name, kind);
+    }
+    Ok(follower.start().await?)
 }
 
 fn report(stats: &FollowerStats, json: bool) -> Result<(), CliError> {

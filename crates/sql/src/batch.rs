@@ -42,7 +42,9 @@ impl ChangeBatch {
             match batch.targets(row, kinds) {
                 Ok(targets) => {
                     let change = change_of(row);
-                    for place in stores.places().filter(|place| !row.reached.contains(place)) {
+                    for place in
+                        stores.places().filter(|place| !reached(row).any(|has| has == *place))
+                    {
                         for target in &targets {
                             let wanted = (place, target.clone(), change);
                             batch.wanted.entry(wanted).or_default().push(at);
@@ -75,6 +77,11 @@ impl ChangeBatch {
 fn change_of(row: &ChangeRow) -> Withdrawal {
     match row.expire_ms {
         None => Withdrawal::Invalidate,
-        Some(over) => Withdrawal::Expire { over: Duration::from_millis(over.unsigned_abs()) },
+        Some(over) => Withdrawal::Expire { over: Duration::from_millis(over) },
     }
+}
+
+/// The stores that have a row, by their places.
+pub(crate) fn reached(row: &ChangeRow) -> impl Iterator<Item = i32> {
+    row.reached.split(',').filter_map(|place| place.parse().ok())
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use bellwether::store::Withdrawal;
 use bellwether::{Cache, KeyOf, Tag};
-use sqlx::postgres::{PgConnection, PgPool};
+use sqlx::Pool;
 
-use super::table::{ChangeTable, NewRow, RETAIN};
+use super::dialect::ChangesDatabase;
+use super::table::{ChangeTable, NewRow};
 use super::transaction::ChangeTransaction;
 
 /// Records changes in the transaction that makes them: a crash can part neither from the other.
@@ -15,7 +16,7 @@ use super::transaction::ChangeTransaction;
 /// use bellwether::{Cache, Changed};
 /// use bellwether_sql::ChangeLog;
 ///
-/// async fn reprice(changes: &ChangeLog, prices: &Cache<i64, i64>, sku: i64, price: i64) -> Result<(), sqlx::Error> {
+/// async fn reprice(changes: &ChangeLog<sqlx::Postgres>, prices: &Cache<i64, i64>, sku: i64, price: i64) -> Result<(), sqlx::Error> {
 ///     let mut transaction = changes.begin().await?;
 ///     sqlx::query("UPDATE items SET price = $2 WHERE id = $1").bind(sku).bind(price).execute(&mut *transaction).await?;
 ///     transaction.invalidate(prices, sku);
@@ -31,34 +32,30 @@ use super::transaction::ChangeTransaction;
 ///
 /// [`begin`](Self::begin) also invalidates right after the commit. The other calls only write a row, in a
 /// transaction of your own, and leave the rest to a [`Follower`](crate::Follower).
-#[derive(Clone, Debug)]
-pub struct ChangeLog {
-    table: ChangeTable,
-    retain: Duration,
+#[derive(Debug)]
+pub struct ChangeLog<D: ChangesDatabase> {
+    table: ChangeTable<D>,
 }
 
-impl ChangeLog {
+impl<D: ChangesDatabase> Clone for ChangeLog<D> {
+    fn clone(&self) -> Self {
+        Self { table: self.table.clone() }
+    }
+}
+
+impl<D: ChangesDatabase> ChangeLog<D> {
     /// In the database of a pool.
-    pub fn new(pool: PgPool) -> Self {
-        Self { table: ChangeTable::new(pool), retain: RETAIN }
+    pub fn new(pool: Pool<D>) -> Self {
+        Self { table: ChangeTable::new(pool) }
     }
 
-    /// Sets the schema of the table.
+    /// Sets the schema of the table, in PostgreSQL.
     ///
     /// Default: `public`.
     #[must_use]
     pub fn schema(mut self, schema: &str) -> Self {
         schema.clone_into(&mut self.table.schema);
         self
-    }
-
-    /// Sets how long rows stay after they were applied, as [`Follower::retain`](crate::Follower::retain). With
-    /// zero they are deleted at once.
-    ///
-    /// Default: 60 s.
-    #[must_use]
-    pub fn retain(self, retain: Duration) -> Self {
-        Self { retain, ..self }
     }
 
     /// Begins a transaction that invalidates what it has changed.
@@ -68,8 +65,8 @@ impl ChangeLog {
     ///
     /// # Cancel safety
     /// If it is dropped, nothing has happened.
-    pub async fn begin(&self) -> Result<ChangeTransaction, sqlx::Error> {
-        ChangeTransaction::begin(self.table.clone(), self.retain).await
+    pub async fn begin(&self) -> Result<ChangeTransaction<D>, sqlx::Error> {
+        ChangeTransaction::begin(self.table.clone()).await
     }
 
     /// Records, in the transaction of a connection, that a value is to be [invalidated](Cache::invalidate).
@@ -81,7 +78,7 @@ impl ChangeLog {
     /// If it is dropped, the row may be part of the transaction or not.
     pub async fn invalidate<K, V, C>(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut D::Connection,
         cache: &Cache<K, V, C>,
         key: impl KeyOf<K>,
     ) -> Result<(), sqlx::Error> {
@@ -97,7 +94,7 @@ impl ChangeLog {
     /// As there.
     pub async fn expire<K, V, C>(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut D::Connection,
         cache: &Cache<K, V, C>,
         key: impl KeyOf<K>,
     ) -> Result<(), sqlx::Error> {
@@ -113,7 +110,7 @@ impl ChangeLog {
     /// As there.
     pub async fn invalidate_tag(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut D::Connection,
         tag: &Tag,
     ) -> Result<(), sqlx::Error> {
         self.write(connection, NewRow::of_tag(tag, Withdrawal::Invalidate)).await
@@ -129,14 +126,14 @@ impl ChangeLog {
     /// As there.
     pub async fn expire_tag(
         &self,
-        connection: &mut PgConnection,
+        connection: &mut D::Connection,
         tag: &Tag,
         spread: Duration,
     ) -> Result<(), sqlx::Error> {
         self.write(connection, NewRow::of_tag(tag, Withdrawal::Expire { over: spread })).await
     }
 
-    async fn write(&self, connection: &mut PgConnection, row: NewRow) -> Result<(), sqlx::Error> {
+    async fn write(&self, connection: &mut D::Connection, row: NewRow) -> Result<(), sqlx::Error> {
         self.table.insert(connection, &[row], false).await.map(drop)
     }
 }

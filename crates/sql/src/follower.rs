@@ -7,11 +7,12 @@ use std::time::Duration;
 use bellwether::Cache;
 use bellwether::stats::StatsSource;
 use bellwether_redis::RedisStore;
-use sqlx::postgres::PgPool;
+use sqlx::Pool;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 
+use super::dialect::ChangesDatabase;
 use super::follower_task::FollowerTask;
 use super::settings::FollowerSettings;
 use super::stats::{FollowerCounters, FollowerStats};
@@ -38,14 +39,14 @@ use super::table::{ChangeTable, RETAIN};
 /// ```
 ///
 /// Each row is applied at least once, and rows in any order: to invalidate twice does no harm.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[must_use = "it does nothing until it is started"]
-pub struct Follower(FollowerSettings);
+pub struct Follower<D: ChangesDatabase>(FollowerSettings<D>);
 
-impl Follower {
+impl<D: ChangesDatabase> Follower<D> {
     /// Reads the table of the database of a pool, and applies its rows to a store. It takes a connection of the pool
     /// while it works, and one beside the pool to [listen](Self::listen).
-    pub fn new(pool: PgPool, store: RedisStore) -> Self {
+    pub fn new(pool: Pool<D>, store: RedisStore) -> Self {
         Self(FollowerSettings {
             table: ChangeTable::new(pool),
             stores: FollowedStores(vec![store]),
@@ -76,7 +77,7 @@ impl Follower {
         self
     }
 
-    /// Sets the schema of the table.
+    /// Sets the schema of the table, in PostgreSQL.
     ///
     /// Default: `public`.
     pub fn schema(mut self, schema: &str) -> Self {
@@ -86,12 +87,12 @@ impl Follower {
 
     /// Sets how often it reads the table if no message wakes it.
     ///
-    /// Default: 1 s while it listens, since messages wake it, and 100 ms else.
+    /// Default: 1 s while it listens, since messages wake it, and 100 ms else, as in MySQL.
     pub fn poll(self, every: Duration) -> Self {
         Self(FollowerSettings { poll: Some(every), ..self.0 })
     }
 
-    /// Sets whether messages wake it (`LISTEN`), by a connection of its own.
+    /// Sets whether messages wake it (`LISTEN`), by a connection of its own. MySQL has none.
     ///
     /// Default: yes. Not for a pooler that gives each transaction another connection, such as PgBouncer.
     pub fn listen(self, listens: bool) -> Self {
@@ -99,7 +100,7 @@ impl Follower {
     }
 
     /// Sets how long rows stay after they were applied. They are applied again if a store has connected again, since
-    /// a failover may have lost them, and when a follower starts. Zero deletes them at once.
+    /// a failover may have lost them, and when a follower starts. With zero, they are not.
     ///
     /// Default: 60 s, twice as long as most failovers take.
     pub fn retain(self, retain: Duration) -> Self {

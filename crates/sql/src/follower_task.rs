@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use bellwether::StoreError;
 use bellwether::adapter::warn_throttled;
+use sqlx::Database;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::batch::{ChangeBatch, Kinds};
+use super::batch::{ChangeBatch, Kinds, reached as has};
+use super::dialect::Dialect;
 use super::listener::Listener;
 use super::settings::FollowerSettings;
 use super::stats::FollowerCounters;
@@ -19,8 +21,8 @@ use super::table::{BATCH, ChangeRow};
 
 /// Takes rows, applies them, and notes that, until it is stopped.
 #[derive(Debug)]
-pub(crate) struct FollowerTask {
-    settings: FollowerSettings,
+pub(crate) struct FollowerTask<D: Database> {
+    settings: FollowerSettings<D>,
     counters: Arc<FollowerCounters>,
     /// How often each store, by its place, had connected before all retained rows were applied to it again.
     connects: BTreeMap<i32, u64>,
@@ -49,7 +51,7 @@ fn partly_applied(
     for (at, failed) in failed {
         let row = &rows[*at];
         let reached: Vec<_> = stores.places().filter(|place| !failed.contains(place)).collect();
-        if reached.len() > row.reached.len() {
+        if reached.len() > has(row).count() {
             partly.entry(reached).or_default().push(row.id);
         }
     }
@@ -67,8 +69,8 @@ enum Round {
     Failed,
 }
 
-impl FollowerTask {
-    pub(crate) fn new(settings: FollowerSettings, counters: Arc<FollowerCounters>) -> Self {
+impl<D: Dialect> FollowerTask<D> {
+    pub(crate) fn new(settings: FollowerSettings<D>, counters: Arc<FollowerCounters>) -> Self {
         let now = Instant::now();
         Self {
             settings,
@@ -82,7 +84,7 @@ impl FollowerTask {
 
     /// Works until the sender of `stopped` is dropped.
     pub(crate) async fn run(mut self, mut stopped: watch::Receiver<()>) {
-        let listener = Listener::start(&self.settings);
+        let listener = Listener::start(&self.settings.table.pool, self.settings.listens);
         let (mut woken, mut pause) = (false, PAUSES.0);
         let mut looks = LOOKS.0;
         while stopped.has_changed().is_ok() {
@@ -129,7 +131,7 @@ impl FollowerTask {
         if !woken {
             let (pending, oldest) = table.backlog().await?;
             self.counters.note(|stats| {
-                stats.pending = pending.unsigned_abs();
+                stats.pending = pending;
                 stats.oldest = Duration::try_from_secs_f64(oldest).unwrap_or_default();
             });
             if Instant::now() >= self.deletes_at {
@@ -174,8 +176,8 @@ impl FollowerTask {
         above: i64,
         has_reached: bool,
     ) -> Result<Option<AppliedRows>, sqlx::Error> {
-        let FollowerSettings { table, stores, retain, .. } = &self.settings;
-        let mut transaction = table.pool.begin().await?;
+        let FollowerSettings { table, stores, .. } = &self.settings;
+        let mut transaction = table.begin().await?;
         let (rows, began) =
             (table.take(&mut transaction, above, has_reached).await?, Instant::now());
         let Some(last) = rows.last().map(|row| row.id) else { return Ok(None) };
@@ -186,7 +188,7 @@ impl FollowerTask {
         let done: Vec<_> = (0..rows.len()).filter(is_done).map(|at| &rows[at]).collect();
         let ids: Vec<_> = done.iter().map(|row| row.id).collect();
         if !ids.is_empty() {
-            table.applied(&mut transaction, &ids, *retain).await?;
+            table.applied(&mut transaction, &ids).await?;
         }
         for (reached, ids) in partly_applied(&rows, &failed, stores) {
             table.reached(&mut transaction, &ids, &reached).await?;
@@ -245,7 +247,8 @@ impl FollowerTask {
     /// Returns whether the store has taken it.
     async fn apply_again_to(&mut self, place: i32) -> Result<bool, sqlx::Error> {
         let FollowerSettings { table, stores, retain, .. } = &self.settings;
-        let others: Vec<_> = stores.places().filter(|other| *other != place).collect();
+        let others = stores.places().filter(|other| *other != place);
+        let others = others.map(|other| other.to_string()).collect::<Vec<_>>().join(",");
         let (mut after, until) = (table.time(*retain).await?, table.time(Duration::ZERO).await?);
         let mut id = 0;
         loop {

@@ -2,6 +2,6 @@
 //!
 //! | page | read it to |
 //! |---|---|
-//! | [`database`] | record changes in PostgreSQL, in the writer's transaction or by triggers, and apply them |
+//! | [`database`] | record changes in PostgreSQL, MariaDB or MySQL, in the writer's transaction or by triggers, and apply them |
 
 bellwether::guide_pages! { database }

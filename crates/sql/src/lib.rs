@@ -5,12 +5,17 @@
 
 mod batch;
 mod change_log;
+mod dialect;
 mod follower;
 mod follower_task;
 pub mod guide;
 mod listener;
 mod migrations;
+#[cfg(feature = "mysql")]
+mod mysql;
 mod parts;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod settings;
 mod stats;
 mod stores;
@@ -18,6 +23,7 @@ mod table;
 mod transaction;
 
 pub use self::change_log::ChangeLog;
+pub use self::dialect::ChangesDatabase;
 pub use self::follower::{Follower, FollowerHandle};
 pub use self::migrations::Migrations;
 pub use self::stats::FollowerStats;

@@ -1,48 +1,34 @@
 //! `Listener`: is told of new rows.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sqlx::postgres::{PgListener, PgPool, PgPoolOptions};
-use tokio::sync::Notify;
+use sqlx::Pool;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
 
-use super::settings::FollowerSettings;
+use super::dialect::{Dialect, Heard};
 
-/// Listens for the messages of the table, in a task, by a connection of its own.
+/// Listens for the messages of the table, in a task.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    heard: Arc<Heard>,
+    heard: Heard,
     task: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug, Default)]
-struct Heard {
-    message: Notify,
-    is_listening: AtomicBool,
-}
-
 impl Listener {
-    pub(crate) fn start(settings: &FollowerSettings) -> Self {
-        let heard = Arc::new(Heard::default());
-        let options = (*settings.table.pool.connect_options()).clone();
-        let task = settings.listens.then(|| {
-            let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
-            tokio::spawn(listen(pool, Arc::clone(&heard)))
-        });
+    pub(crate) fn start<D: Dialect>(pool: &Pool<D>, listens: bool) -> Self {
+        let heard = Heard::default();
+        let task = listens.then(|| tokio::spawn(D::listen(pool, heard.clone())));
         Self { heard, task }
     }
 
     /// Waits for a message that came since the last call.
     pub(crate) async fn woken(&self) {
-        self.heard.message.notified().await;
+        self.heard.woken().await;
     }
 
     /// How often the table is read nevertheless.
     pub(crate) fn poll(&self) -> Duration {
-        match self.heard.is_listening.load(Ordering::Relaxed) {
+        match self.heard.is_listening() {
             true => Duration::from_secs(1),
             false => Duration::from_millis(100),
         }
@@ -54,22 +40,5 @@ impl Drop for Listener {
         if let Some(task) = &self.task {
             task.abort();
         }
-    }
-}
-
-/// Connects again for ever. The first message of each connection is that there may have been some.
-async fn listen(pool: PgPool, heard: Arc<Heard>) {
-    loop {
-        if let Ok(mut listener) = PgListener::connect_with(&pool).await
-            && listener.listen("bellwether_changes").await.is_ok()
-        {
-            heard.is_listening.store(true, Ordering::Relaxed);
-            heard.message.notify_one();
-            while let Ok(Some(_)) = listener.try_recv().await {
-                heard.message.notify_one();
-            }
-            heard.is_listening.store(false, Ordering::Relaxed);
-        }
-        sleep(Duration::from_secs(1)).await;
     }
 }

@@ -1,11 +1,11 @@
 //! `Migrations`: makes the table, its functions and triggers.
 
-use sqlx::Executor;
-use sqlx::postgres::PgPool;
+use sqlx::Pool;
 
-use super::table::quoted;
+use super::dialect::ChangesDatabase;
+use super::table::ChangeTable;
 
-/// Makes the table of changes, its functions and triggers, in a PostgreSQL of version 14 or later.
+/// Makes the table of changes and what fills it: in a PostgreSQL 14, MariaDB 10.6, or MySQL 8.0.29, or later.
 ///
 /// ```no_run
 /// # async fn migrate(pool: sqlx::PgPool) -> Result<(), sqlx::Error> {
@@ -17,44 +17,37 @@ use super::table::quoted;
 /// ```
 ///
 /// [`Migrations::SQL`] is the same as a script, for migrations of your own.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[must_use]
-pub struct Migrations {
-    pool: PgPool,
-    schema: String,
-}
+pub struct Migrations<D: ChangesDatabase>(ChangeTable<D>);
 
-impl Migrations {
-    /// What it runs, for the schema `public`. For another one, replace `public.` by its name and a dot.
-    pub const SQL: &str = include_str!("../sql/postgres.sql");
+impl<D: ChangesDatabase> Migrations<D> {
+    /// What it runs. In PostgreSQL, it is for the schema `public`: for another one, replace `public.` by its name and a dot.
+    pub const SQL: &str = D::STATEMENTS.schema;
 
     /// Of the database of a pool.
-    pub fn new(pool: PgPool) -> Self {
-        Self { pool, schema: "public".to_owned() }
+    pub fn new(pool: Pool<D>) -> Self {
+        Self(ChangeTable::new(pool))
     }
 
-    /// Sets the schema, which must be there.
+    /// Sets the schema, which must be there. Only PostgreSQL has schemas in a database.
     ///
     /// Default: `public`, where functions are found by their names alone.
-    pub fn schema(self, schema: &str) -> Self {
-        Self { schema: schema.to_owned(), ..self }
+    pub fn schema(mut self, schema: &str) -> Self {
+        schema.clone_into(&mut self.0.schema);
+        self
     }
 
-    /// Makes what is missing, in one transaction. It may be repeated, and by several processes at once.
+    /// Makes what is missing; in PostgreSQL in one transaction. It may be repeated, and by several processes at once.
     ///
     /// # Errors
     /// That of the database, such as a missing right or schema.
     ///
     /// # Cancel safety
-    /// If it is dropped, all of it has happened or nothing.
+    /// If it is dropped, all of it has happened or nothing; in MySQL a part of it.
     pub async fn run(&self) -> Result<(), sqlx::Error> {
-        let sql = Self::SQL.replace("public.", &format!("{}.", quoted(&self.schema)));
-        let mut transaction = self.pool.begin().await?;
-        // Two at once would make the same table.
-        sqlx::query("SELECT pg_advisory_xact_lock(hashtext('bellwether'))")
-            .execute(&mut *transaction)
-            .await?;
-        (&mut *transaction).execute(sqlx::raw_sql(&sql)).await?;
+        let mut transaction = self.0.pool.begin().await?;
+        D::execute(&mut transaction, &self.0.sql(Self::SQL), &[]).await?;
         transaction.commit().await
     }
 }

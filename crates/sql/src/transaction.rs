@@ -10,29 +10,28 @@ use bellwether::service::Handle;
 use bellwether::store::{Withdrawal, WithdrawalTarget};
 use bellwether::{Cache, CacheError, Changed, KeyOf, Tag};
 use futures_util::stream::{self, StreamExt};
-use sqlx::postgres::PgConnection;
-use sqlx::{Postgres, Transaction};
+use sqlx::Transaction;
 
+use super::dialect::ChangesDatabase;
 use super::table::{ChangeTable, NewRow};
 
 /// A transaction that invalidates what it has changed. Made by
 /// [`ChangeLog::begin`](crate::ChangeLog::begin).
 ///
-/// Statements run on `&mut *transaction`, a [`PgConnection`]. If it is dropped, it is rolled back.
+/// Statements run on `&mut *transaction`, a connection of the database. If it is dropped, it is rolled back.
 #[must_use = "it is rolled back unless it is committed"]
-pub struct ChangeTransaction {
-    table: ChangeTable,
-    retain: Duration,
-    transaction: Transaction<'static, Postgres>,
+pub struct ChangeTransaction<D: ChangesDatabase> {
+    table: ChangeTable<D>,
+    transaction: Transaction<'static, D>,
     rows: Vec<NewRow>,
     /// What the rows say, for the caches of this process.
     invalidations: Vec<(Handle, WithdrawalTarget, Withdrawal)>,
 }
 
-impl ChangeTransaction {
-    pub(crate) async fn begin(table: ChangeTable, retain: Duration) -> Result<Self, sqlx::Error> {
+impl<D: ChangesDatabase> ChangeTransaction<D> {
+    pub(crate) async fn begin(table: ChangeTable<D>) -> Result<Self, sqlx::Error> {
         let transaction = table.pool.begin().await?;
-        Ok(Self { table, retain, transaction, rows: Vec::new(), invalidations: Vec::new() })
+        Ok(Self { table, transaction, rows: Vec::new(), invalidations: Vec::new() })
     }
 
     /// The value of a key is to be [invalidated](Cache::invalidate) with the commit.
@@ -81,7 +80,7 @@ impl ChangeTransaction {
     /// # Cancel safety
     /// Once it has been polled, dropping it stops neither the commit nor the invalidation.
     pub async fn commit(self) -> Result<Changed<()>, sqlx::Error> {
-        let Self { table, retain, mut transaction, rows, invalidations } = self;
+        let Self { table, mut transaction, rows, invalidations } = self;
         let ids = Arc::new(OnceLock::new());
         let (of_rows, written) = (table.clone(), Arc::clone(&ids));
         let write = async move {
@@ -101,7 +100,7 @@ impl ChangeTransaction {
             result_of_all(results)?;
             if let Some(ids) = ids.get().cloned() {
                 // The caller need not wait for it: if it does not happen, a follower does the same again.
-                tokio::spawn(async move { table.applied_by_writer(&ids, retain).await });
+                tokio::spawn(async move { table.applied_by_writer(&ids).await });
             }
             Ok(())
         };
@@ -128,21 +127,21 @@ async fn apply(
     }
 }
 
-impl Deref for ChangeTransaction {
-    type Target = PgConnection;
+impl<D: ChangesDatabase> Deref for ChangeTransaction<D> {
+    type Target = D::Connection;
 
-    fn deref(&self) -> &PgConnection {
+    fn deref(&self) -> &D::Connection {
         &self.transaction
     }
 }
 
-impl DerefMut for ChangeTransaction {
-    fn deref_mut(&mut self) -> &mut PgConnection {
+impl<D: ChangesDatabase> DerefMut for ChangeTransaction<D> {
+    fn deref_mut(&mut self) -> &mut D::Connection {
         &mut self.transaction
     }
 }
 
-impl fmt::Debug for ChangeTransaction {
+impl<D: ChangesDatabase> fmt::Debug for ChangeTransaction<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChangeTransaction").field("rows", &self.rows.len()).finish_non_exhaustive()
     }

@@ -5,7 +5,8 @@ use std::process::Stdio;
 use bellwether::store::{Store, Tags};
 use bellwether_redis::RedisStore;
 use bellwether_sql::Migrations;
-use bellwether_testkit::servers::{PostgresServer, RedisServer};
+use bellwether_testkit::servers::{MariaDbServer, PostgresServer, RedisServer};
+use sqlx::{MySql, Postgres};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::place::{Place, bellwether, fill, item, json};
@@ -14,7 +15,7 @@ use crate::place::{Place, bellwether, fill, item, json};
 async fn follow_applies_what_a_database_has_recorded_in_all_regions_until_it_is_told_to_end() {
     let (postgres, abroad, place) =
         (PostgresServer::start(), RedisServer::start(), Place::single());
-    postgres.command(Migrations::SQL);
+    postgres.command(Migrations::<Postgres>::SQL);
     let (abroad_url, url) = (abroad.url(), postgres.url());
     let args = ["follow", &url, "--cache", "item", "--also", &abroad_url, "--every", "0.1"];
     let mut follow = place.command(&args).stdout(Stdio::piped()).spawn().expect("it runs");
@@ -38,6 +39,22 @@ async fn follow_applies_what_a_database_has_recorded_in_all_regions_until_it_is_
     let pid = follow.id().expect("it runs").to_string();
     std::process::Command::new("kill").arg(&pid).status().expect("it is there");
     assert!(follow.wait().await.expect("it ends").success());
+}
+
+#[tokio::test]
+async fn follow_takes_the_address_of_a_mariadb_too() {
+    let (mariadb, place) = (MariaDbServer::start(), Place::single());
+    mariadb.command(&format!("USE test; {}", Migrations::<MySql>::SQL));
+    mariadb.command("CALL test.bellwether_invalidate('item', JSON_ARRAY(42))");
+    let args = ["follow", &mariadb.url(), "--cache", "item", "--every", "0.1"];
+    let mut follow = place.command(&args).stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut lines = BufReader::new(follow.stdout.take().expect("its output")).lines();
+    while let Some(line) = lines.next_line().await.expect("a line")
+        && json(&line)["applied"] != 1
+    {}
+    follow.kill().await.expect("it runs");
+    let applied = "SELECT COUNT(*) FROM test.bellwether_changes WHERE applied_at IS NOT NULL";
+    assert_eq!(mariadb.command(applied), "1");
 }
 
 #[tokio::test]

@@ -6,5 +6,6 @@ mod failures;
 mod figures;
 mod followers;
 mod keys;
+mod mysql;
 mod place;
 mod triggers;

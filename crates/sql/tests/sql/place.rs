@@ -8,8 +8,8 @@ use bellwether_redis::RedisStore;
 use bellwether_sql::{Follower, FollowerHandle, Migrations};
 use bellwether_testkit::servers::{PostgresServer, RedisServer};
 use bellwether_testkit::wait::PATIENCE;
-use sqlx::Row;
 use sqlx::postgres::{PgPool, PgPoolOptions, PgRow};
+use sqlx::{Postgres, Row};
 use tokio::time::sleep;
 
 pub(crate) struct Place {
@@ -35,7 +35,7 @@ impl Place {
         self.follower().cache(&self.items).start().await.expect("a follower")
     }
 
-    pub(crate) fn follower(&self) -> Follower {
+    pub(crate) fn follower(&self) -> Follower<Postgres> {
         Follower::new(self.pool.clone(), self.store.clone())
     }
 

@@ -4,6 +4,9 @@
 -- Roles that change data by these triggers need no rights here. To call the functions, a role needs INSERT on
 -- `bellwether_changes`; a follower needs SELECT, INSERT, UPDATE and DELETE on both tables.
 
+-- Two at once would make the same table.
+SELECT pg_advisory_xact_lock(hashtext('bellwether'));
+
 CREATE TABLE IF NOT EXISTS public.bellwether_changes (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- 'key', 'tag', or 'all': what clearable caches hold.
@@ -16,16 +19,14 @@ CREATE TABLE IF NOT EXISTS public.bellwether_changes (
     expire_ms bigint CHECK (expire_ms >= 0),
     made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- The stores that have it, by their places, while others do not.
-    reached integer[] NOT NULL DEFAULT '{}',
+    reached text NOT NULL DEFAULT '',
     applied_at timestamptz,
     -- Why it can never be applied.
     failure text
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 COMMENT ON TABLE public.bellwether_changes IS 'bellwether 1';
 CREATE INDEX IF NOT EXISTS bellwether_changes_pending
-    ON public.bellwether_changes (id) WHERE applied_at IS NULL AND failure IS NULL AND reached = '{}';
-CREATE INDEX IF NOT EXISTS bellwether_changes_reached
-    ON public.bellwether_changes (id) WHERE applied_at IS NULL AND failure IS NULL AND reached <> '{}';
+    ON public.bellwether_changes ((reached <> ''), id) WHERE applied_at IS NULL AND failure IS NULL;
 CREATE INDEX IF NOT EXISTS bellwether_changes_applied
     ON public.bellwether_changes (applied_at) WHERE applied_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS bellwether_changes_failed

@@ -1,0 +1,5 @@
+-- Locks pending rows above an id, oldest first: with a 1 those that some stores have, and else those that none has.
+-- Rows that others hold are not among them.
+SELECT CAST(JSON_ARRAY(id, target, name, CAST(parts AS CHAR), expire_ms, reached,
+    TIMESTAMPDIFF(MICROSECOND, made_at, CURRENT_TIMESTAMP(6)) / 1000000, NULL) AS CHAR)
+FROM bellwether_changes WHERE state = ? AND id > ? ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED

@@ -1,0 +1,23 @@
+//! MySQL and MariaDB: their statements.
+
+use std::future;
+
+use sqlx::{Error, Executor, MySql, Pool};
+
+use super::dialect::{BoundValue, Dialect, Heard, Statements, bound, run_statements, statements};
+
+impl Dialect for MySql {
+    const STATEMENTS: Statements =
+        statements!("mysql", inserted: Some(include_str!("../sql/mysql/inserted.sql")));
+    const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION";
+
+    fn schema(pool: &Pool<Self>) -> String {
+        pool.connect_options().get_database().unwrap_or_default().to_owned()
+    }
+
+    fn listen(_: &Pool<Self>, _: Heard) -> impl Future<Output = ()> + Send + 'static {
+        future::pending()
+    }
+
+    run_statements!();
+}
