@@ -41,6 +41,8 @@ pub(super) struct ConnectionState {
     is_broken: AtomicBool,
     /// Whether requests are sent over it. Then the node is told when it breaks.
     pub(super) is_in_use: AtomicBool,
+    /// Whether a task judges it for requests that were dropped.
+    pub(super) is_watched: AtomicBool,
     has_ended: AtomicBool,
     /// Notified when it has ended.
     ended: Notify,
@@ -129,7 +131,7 @@ fn folded(replies: Vec<Value>, is_timed: bool) -> Result<Value, RedisError> {
 
 impl ConnectionState {
     pub(super) fn new(node: Arc<NodeState>, number: u64, is_tracked: bool) -> Self {
-        let [is_broken, is_in_use, has_ended] = [false; 3].map(AtomicBool::new);
+        let [is_broken, is_in_use, is_watched, has_ended] = [false; 4].map(AtomicBool::new);
         let (ended, heard, window) = (Notify::new(), Arc::default(), Window::default());
         let replied = LastHeard::default();
         Self {
@@ -138,6 +140,7 @@ impl ConnectionState {
             is_tracked,
             is_broken,
             is_in_use,
+            is_watched,
             has_ended,
             ended,
             heard,

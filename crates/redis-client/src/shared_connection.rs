@@ -2,16 +2,18 @@
 
 use std::mem;
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::Shared;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use tokio::{select, task_local};
 
-use super::connection::{Connection, passed};
+use super::connection::{Connection, ConnectionState, passed};
 use super::connector::Connector;
 use super::request::{RedisRequest, Replied};
 use super::retry_pauses::RetryPauses;
@@ -172,6 +174,7 @@ impl SharedConnection {
         let node = &self.connector.node;
         let mut reply = pin!(reply);
         let (begun, mut stalls) = (Instant::now(), 0);
+        let mut left = connection.map(|connection| Left { shared: self, connection, begun });
         let silence = |stalls| {
             let last = connection.map(|connection| connection.state.last());
             let [since, replied] = last.map_or([begun; 2], |last| last.map(|last| last.max(begun)));
@@ -187,7 +190,10 @@ impl SharedConnection {
         loop {
             select! {
                 biased;
-                reply = &mut reply => return Ok(reply),
+                reply = &mut reply => {
+                    mem::forget(left.take());
+                    return Ok(reply);
+                }
                 () = passed(due) => {}
             }
             if let Some((limit, _)) = connect_time {
@@ -205,8 +211,25 @@ impl SharedConnection {
                     connection.inspect(|silent| self.probe(silent));
                     until
                 }
-                Judgement::Silent => return Err(ServerError::late(silence.bound)),
+                Judgement::Silent => {
+                    mem::forget(left.take());
+                    return Err(ServerError::late(silence.bound));
+                }
             };
+        }
+    }
+
+    /// Judges a connection for requests that were dropped. Otherwise callers that all leave early would
+    /// never find that it is dead.
+    async fn watch(self: Arc<Self>, watch: Watch, connection: Arc<Connection>, begun: Instant) {
+        sleep_until(begun + self.connector.node.parts.options.timeout / 2).await;
+        if watch.0.last()[0] >= begun || connection.is_broken() {
+            return;
+        }
+        // What was dropped may not have been sent at all.
+        let ping = RedisRequest::command("PING", [], [], "looking whether redis answers").urgent();
+        if self.while_heard(Some(&connection), connection.send(&ping, false)).await.is_err() {
+            watch.0.give_up();
         }
     }
 
@@ -253,6 +276,33 @@ impl SharedConnection {
         let shared = Arc::clone(self);
         tokio::spawn(DialAttempt { shared, next: SlotState::Empty, _ended: ended }.run());
         Ok(Err(attempt))
+    }
+}
+
+/// A request that waits for its reply. Dropping it leaves the connection to a watch, unless it has one.
+struct Left<'a> {
+    shared: &'a Arc<SharedConnection>,
+    connection: &'a Arc<Connection>,
+    begun: Instant,
+}
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        let Self { shared, connection, begun } = *self;
+        let Ok(runtime) = Handle::try_current() else { return };
+        if !connection.state.is_watched.swap(true, Ordering::Relaxed) {
+            let watch = Watch(Arc::clone(&connection.state));
+            runtime.spawn(Arc::clone(shared).watch(watch, Arc::clone(connection), begun));
+        }
+    }
+}
+
+/// That a connection is watched. When it is dropped, the next request that is dropped may have another watch.
+struct Watch(Arc<ConnectionState>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.is_watched.store(false, Ordering::Relaxed);
     }
 }
 

@@ -23,6 +23,8 @@
 //! - A timer that fires late shows that this process was not running, or had no processor. Then the
 //!   replies may be there already, and the server may have no processor either. So the time begins again,
 //!   a few times.
+//! - A request may be dropped before. If nothing has arrived half a timeout after it was begun, a `PING`
+//!   takes its place: callers that all leave early find a dead connection, too.
 //! - One reply at least has to arrive within [`MOST`] timeouts. Pushes and single bytes are no replies.
 //! - A server that answers another connection, which had nothing before it, has served this one, too: it
 //!   serves its connections by turns. If this one is silent all the same, it is dead (half-open).

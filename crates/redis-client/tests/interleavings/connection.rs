@@ -10,13 +10,14 @@ use super::server_error::ConnectionLost;
 pub(crate) struct Connection {
     pub(crate) number: usize,
     pub(crate) network: Arc<Network>,
-    pub(crate) state: ConnectionState,
+    pub(crate) state: Arc<ConnectionState>,
 }
 
 #[derive(Default)]
 pub(crate) struct ConnectionState {
     is_broken: AtomicBool,
     pub(crate) is_in_use: AtomicBool,
+    pub(crate) is_watched: AtomicBool,
 }
 
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::adapter::locked;
-use super::connection::{Connection, ConnectionState, LastHeard};
+use super::connection::{Connection, LastHeard};
 use super::server_error::ServerError;
 
 pub(crate) struct Connector {
@@ -57,11 +57,9 @@ impl Connector {
         let end = locked(&network.ends).pop_front().expect("no further attempt");
         network.is_dialled.store(false, Ordering::Release);
         match end {
-            DialOutcome::Opens => Ok(Connection {
-                number,
-                network: Arc::clone(network),
-                state: ConnectionState::default(),
-            }),
+            DialOutcome::Opens => {
+                Ok(Connection { number, network: Arc::clone(network), state: Arc::default() })
+            }
             DialOutcome::Fails => Err(ServerError::Refused),
             DialOutcome::IsDropped => pending().await,
         }

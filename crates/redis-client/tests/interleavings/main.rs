@@ -20,6 +20,7 @@ mod connector;
 #[expect(dead_code, reason = "callers here do not look whether a request was repeated")]
 mod request;
 mod retry_pauses;
+mod runtime;
 mod server_error;
 #[expect(dead_code, reason = "what is not interleaved here")]
 #[path = "../../src/shared_connection.rs"]

@@ -11,7 +11,7 @@ use bellwether_test::StoreExt as _;
 use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{Site, TIMEOUT, kind, lease, look};
 use crate::catalog::key;
@@ -70,6 +70,21 @@ async fn attempts_to_connect_to_a_redis_that_is_silent_are_apart() {
     let most = 1 + (RUSH + TIMEOUT).as_millis().div_ceil(500);
     let connects = u128::from(store.stats().connects);
     assert!((2..=most).contains(&connects), "{connects} attempts, more than {most}");
+}
+
+/// Each leaves long before the server would count as silent for its own request.
+#[tokio::test]
+async fn callers_that_all_leave_early_find_a_dead_connection_together() {
+    let site = Site::start().await;
+    let store = site.options().connect().await.expect("a store");
+    let before = store.stats().connects;
+    site.proxy.blackhole();
+    let replaced = async {
+        while store.stats().connects == before {
+            assert!(timeout(TIMEOUT / 10, look(&store)).await.is_err(), "an answer");
+        }
+    };
+    timeout(40 * TIMEOUT, replaced).await.expect("another attempt to connect");
 }
 
 #[tokio::test]
