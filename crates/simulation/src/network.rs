@@ -53,6 +53,8 @@ pub(crate) struct NetworkState {
     clock_set_at: Millis,
     /// Until when each process is cut off.
     pub(crate) cut_off_until: BTreeMap<usize, Millis>,
+    /// Until when each process stands still.
+    pub(crate) paused_until: BTreeMap<usize, Millis>,
     /// When faults have last ended a link of each process.
     cuts: BTreeMap<usize, Millis>,
     /// Since when each process has had its requests executed, after faults that may make some fail.
@@ -186,6 +188,7 @@ impl Network {
             delays: (u32::MAX, 1),
             delayed: DelayedLinks::All,
             throttled: BTreeMap::new(),
+            paused_until: BTreeMap::new(),
             costs,
             work: BTreeMap::new(),
             commands: 0,
@@ -537,8 +540,12 @@ impl NetworkState {
             return is_lost;
         }
         let in_vain = self.links.get_mut(&client).map(|link| &mut link.in_vain);
-        // A process that has stood still has noticed nothing.
-        let begin = |[first, last]: [Millis; 2]| if last + PAUSE < now { now } else { first };
+        // A process that has stood still has noticed nothing. What it sent before may have come meanwhile.
+        let resumed = self.paused_until.get(&process).copied().unwrap_or_default();
+        let begin = |[first, last]: [Millis; 2]| match last + PAUSE < now || first < resumed {
+            true => now,
+            false => first,
+        };
         let first = in_vain.map(|it| it.insert([it.map_or(now, begin), now])[0]);
         let longest = if self.costs.is_some() { SLOW_SILENCE } else { LONGEST_SILENCE };
         if first.is_some_and(|first| first + longest < now) {
@@ -801,7 +808,11 @@ mod tests {
     /// Sends a command at each of these times. Returns whether the process counts as one that uses a link that
     /// loses all.
     async fn uses_lost_link(times: &[Millis]) -> bool {
-        let (network, mut link) = linked().await;
+        let (network, link) = linked().await;
+        uses(network, link, times).await
+    }
+
+    async fn uses(network: Network, mut link: DuplexStream, times: &[Millis]) -> bool {
         network.with(|state| state.doom((0, 1), Fate::HalfOpen));
         for time in times {
             network.set_now(*time);
@@ -818,6 +829,17 @@ mod tests {
         assert!(uses_lost_link(&[10, 900, 1_800, 2_700]).await);
         assert!(!uses_lost_link(&[10, 900, 1_800]).await);
         assert!(!uses_lost_link(&[10, 3_000]).await, "it has stood still");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_has_stood_still_begins_its_time_anew() {
+        let paused = async |until| {
+            let (network, link) = linked().await;
+            network.with(|state| state.paused_until.insert(0, until));
+            uses(network, link, &[10, 900, 1_800, 2_700]).await
+        };
+        assert!(!paused(1_000).await);
+        assert!(paused(5).await);
     }
 
     #[tokio::test(start_paused = true)]

@@ -445,6 +445,7 @@ impl World {
 
     fn pause(&mut self, place: usize, until: Millis, cuts_off: bool) {
         self.processes[place].paused_until = until;
+        self.shared.network.with(|state| state.paused_until.insert(place, until));
         let more = until - self.now;
         if cuts_off {
             // Its machine has no network for a moment after that.

@@ -111,8 +111,10 @@ async fn the_alerts_fire_when_the_database_is_down_and_when_the_store_is_down() 
 fn every_alert_of_the_rules_fires_in_a_test_that_makes_its_fault() {
     let rules = shipped_rules();
     let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
-    // It is about a metric of the exporter of Redis, which does not run here: `promtool` tests it.
-    let names = names.filter(|name| *name != "BellwetherTrackingTableFull");
+    // One is about a metric of the exporter of Redis, which does not run here, the other one about a machine
+    // that is too small: `promtool` tests them.
+    let by_promtool = ["BellwetherTrackingTableFull", "BellwetherProcessStalls"];
+    let names = names.filter(|name| !by_promtool.contains(name));
     let tests = [
         DATABASE_DOWN,
         STORE_DOWN,
