@@ -97,3 +97,56 @@ const CROWD: u32 = 2 * ROOM;
 
 /// A request takes one more place for so many bytes. So one of half a megabyte is under way alone.
 const UNIT: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn get() -> RedisRequest<'static> {
+        RedisRequest::command("GET", [b"name".to_vec()], [], "reading")
+    }
+
+    /// The place of a request that has one at once.
+    fn place<'a>(window: &'a Window, request: &RedisRequest<'_>) -> Option<Place<'a>> {
+        window.enter(request, |_, _| ()).now_or_never()
+    }
+
+    #[test]
+    fn a_request_waits_while_the_window_is_full_and_an_urgent_one_does_not() {
+        let window = Window::default();
+        let mut places: Vec<_> = (0..ROOM).map(|_| place(&window, &get())).collect();
+        assert!(places.iter().all(Option::is_some));
+        assert!(place(&window, &get()).is_none());
+        assert!(place(&window, &get().urgent()).is_some());
+        places.pop();
+        assert!(place(&window, &get()).is_some());
+    }
+
+    #[test]
+    fn a_request_of_half_a_megabyte_is_under_way_alone() {
+        let window = Window::default();
+        let large =
+            RedisRequest::command("SET", [b"name".to_vec()], [vec![0; 512 * 1024]], "writing");
+        let place_of_large = place(&window, &large);
+        assert!(place_of_large.is_some() && place(&window, &get()).is_none());
+        drop(place_of_large);
+        assert!(place(&window, &get()).is_some());
+    }
+
+    #[test]
+    fn keys_that_wait_are_told_of_once_they_are_a_crowd() {
+        let (window, told) = (Window::default(), Cell::new(0));
+        let request = get();
+        let mut waiting: Vec<_> = (0..CROWD)
+            .map(|_| Box::pin(window.enter(&request, |keys, _| told.set(keys))))
+            .collect();
+        let places: Vec<_> = waiting.iter_mut().map(FutureExt::now_or_never).collect();
+        assert_eq!((told.get(), places.iter().flatten().count()), (0, ROOM as usize));
+        assert!(window.enter(&request, |keys, _| told.set(keys)).now_or_never().is_none());
+        assert_eq!(told.get(), CROWD + 1);
+    }
+}
