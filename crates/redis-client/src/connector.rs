@@ -155,7 +155,9 @@ impl Connector {
     /// Reads the server's time. A user without the permission for that takes it from other replies.
     async fn read_time(&self, socket: &mut MultiplexedConnection) -> Result<(), RedisError> {
         let asked_at = Instant::now();
-        match redis::cmd("TIME").query_async::<(u64, u64)>(socket).await {
+        let time = redis::cmd("TIME").query_async::<(u64, u64)>(socket).await;
+        self.node.reply_times.connected(asked_at.elapsed());
+        match time {
             Ok((seconds, micros)) => {
                 let now = seconds.saturating_mul(1_000_000).saturating_add(micros);
                 self.node.clock.note(asked_at, now);

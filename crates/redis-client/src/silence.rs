@@ -15,7 +15,8 @@
 //! - The bound follows the times of replies, as the timer of TCP for retransmissions does (RFC 6298): a
 //!   server that works through a burst of a fleet may be silent to one connection for long. It is
 //!   [`PATIENCE`] times the longest reply of late, but the timeout at least and [`MOST`] times that at most.
-//!   The longest, since replies take longer and longer as a queue grows, and a mean is late.
+//!   The longest, since replies take longer and longer as a queue grows, and a mean is late. It is
+//!   [`TRIPS`] times the shortest reply at least, also after an idle time: the server may be far away.
 //! - A burst comes before its replies. If more than twice as many keys wait as the [window](super::window) has
 //!   places, and not because the server has not answered for a while, they are a burst, as after a deployment,
 //!   when all of a fleet ask. Then the bound is [`MOST`] times the timeout, until as much time is over
@@ -134,14 +135,16 @@ impl AsyncWrite for HeardStream {
 pub(super) struct ReplyTimes {
     born: Instant,
     longest: AtomicU64,
+    /// Since the last connection was opened, in us.
+    shortest: AtomicU64,
     /// In us since `born`, until when the bound is that of a burst.
     burst_until: AtomicU64,
 }
 
 impl Default for ReplyTimes {
     fn default() -> Self {
-        let [longest, burst_until] = [0; 2].map(AtomicU64::new);
-        Self { born: Instant::now(), longest, burst_until }
+        let [longest, shortest, burst_until] = [0, u64::MAX, 0].map(AtomicU64::new);
+        Self { born: Instant::now(), longest, shortest, burst_until }
     }
 }
 
@@ -152,6 +155,13 @@ impl ReplyTimes {
         let longest = self.longest();
         let next = longest.saturating_sub(longest.div_ceil(DECAY)).max(took);
         self.longest.store(next << 32 | self.second(), Ordering::Relaxed);
+        self.shortest.fetch_min(took, Ordering::Relaxed);
+    }
+
+    /// The first request over a new connection has its reply after so long.
+    pub(super) fn connected(&self, took: Duration) {
+        self.shortest.store(u64::MAX, Ordering::Relaxed);
+        self.note(took);
     }
 
     fn longest(&self) -> u64 {
@@ -184,7 +194,9 @@ impl ReplyTimes {
 
     /// The same, but for bursts.
     pub(super) fn bound_by_replies(&self, timeout: Duration) -> Duration {
-        let expected = Duration::from_micros(PATIENCE * self.longest());
+        let shortest = self.shortest.load(Ordering::Relaxed);
+        let trips = if shortest == u64::MAX { 0 } else { TRIPS * shortest };
+        let expected = Duration::from_micros(trips.max(PATIENCE * self.longest()));
         expected.clamp(timeout, MOST * timeout)
     }
 }
@@ -265,6 +277,9 @@ const MOST_STALLS: u32 = 4;
 
 /// How many times the longest reply of late a connection may be silent.
 const PATIENCE: u64 = 8;
+
+/// How many times the shortest reply it may. Half of it, when another connection is begun, is more than one.
+const TRIPS: u64 = 3;
 
 /// How many keys a timeout a burst has at least: with the default, 4,000 a second over a connection. While
 /// fewer are asked for, a server that has stopped is not taken for one with a burst.
@@ -381,8 +396,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn an_idle_time_does_not_make_a_server_that_is_far_away_a_silent_one() {
+        let times = ReplyTimes::default();
+        times.connected(ms(300));
+        advance(Duration::from_secs(60)).await;
+        assert_eq!(times.bound(TIMEOUT), ms(900));
+        times.connected(ms(1));
+        advance(Duration::from_secs(60)).await;
+        assert_eq!(times.bound(TIMEOUT), TIMEOUT);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn without_replies_the_bound_is_the_timeout_after_a_few_seconds() {
         let times = ReplyTimes::default();
+        times.connected(ms(1));
         times.note(ms(200));
         advance(Duration::from_secs(3)).await;
         assert_eq!(times.bound(TIMEOUT), TIMEOUT);
