@@ -68,10 +68,10 @@ impl CacheRequest {
     }
 
     /// Notes what the origin has answered to its own load.
-    pub(super) fn note_answer(&self, status: StatusCode, headers: &HeaderMap) {
+    pub(super) fn note_answer(&self, rules: &Rules, status: StatusCode, headers: &HeaderMap) {
         let mut left = self.left();
         left.status = Some(status);
-        left.fields = rules::fields_for_one(headers);
+        left.fields = rules::fields_for_one(headers, &rules.defaults.unstored);
     }
 
     /// What its own load has left for it so far.

@@ -11,6 +11,7 @@ use bellwether_body::{BufferedResponse, CacheBody};
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode, header};
 
+use super::caching_rules::Rules;
 use super::rules::{self, PrivateReason, Terms, Times};
 use super::vary_index::{Note, VaryIndex};
 
@@ -264,12 +265,14 @@ impl CompleteResponse {
     /// for a variant, that of the variants of its target when it was loaded; otherwise 0.
     pub(super) fn to_cached(
         &self,
+        rules: &Rules,
         disposition: Disposition,
         terms: &Terms,
         tags: Vec<Tag>,
         last_expiry: u64,
     ) -> Arc<CachedResponse> {
         let mut headers = rules::storable_headers(&self.headers);
+        rules.defaults.unstored.iter().for_each(|name| _ = headers.remove(name));
         if !headers.contains_key(header::DATE)
             && let Ok(now) = httpdate::fmt_http_date(self.times.response_time).parse()
         {
