@@ -172,7 +172,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
             if check_length(&headers, body.len()).is_ok() && !is_private {
                 let answered = CompleteResponse { status, headers, body, trailers, origin, times };
                 let stored = Disposition::Keep(terms.lifetimes);
-                let cached = answered.to_cached(&shared.rules, stored, &terms, tags, 0);
+                let cached = answered.to_cached(shared.unstored(), stored, &terms, tags, 0);
                 runtime.spawn(async move { shared.keep::<B>(key, &cached, |_| true).await });
             }
         };
@@ -239,7 +239,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         let request = &self.fetch_request.cache_request.parts;
         let tags = self.shared.tags_of(&answered.headers, request);
         answered.to_cached(
-            &self.shared.rules,
+            self.shared.unstored(),
             Disposition::Keep(terms.lifetimes),
             terms,
             tags,
@@ -255,7 +255,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     ) -> CacheAnswer<B> {
         let terms = &Terms::none();
         let cached = answered.to_cached(
-            &self.shared.rules,
+            self.shared.unstored(),
             disposition,
             terms,
             Vec::new(),

@@ -137,6 +137,6 @@ async fn send<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
 ) -> Result<(Response<B>, Times), BoxError> {
     let request_time = SystemTime::now();
     let response = ready.call(request).await.map_err(Into::into)?;
-    cache_request.note_answer(&shared.rules, response.status(), response.headers());
+    cache_request.note_answer(response.status(), response.headers(), shared.unstored());
     Ok((response, Times { request_time, response_time: SystemTime::now() }))
 }
