@@ -38,7 +38,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! Know two things before you use it:
+//! Before you use it:
 //!
 //! - **A response with `max-age` is shared, also with requests that have cookies.** Send `private` for
 //!   pages of single users, or set [`HttpCacheLayerBuilder::needs_public_with_cookies`].
