@@ -59,21 +59,16 @@ impl Connection {
         state.is_broken.load(Ordering::Relaxed) || state.node.failovers.count() != self.begun_after
     }
 
-    /// Sends a request, and waits for the reply. `asks` says whether its slot is one that the node is
-    /// importing.
+    /// Sends a request, and waits for the reply.
     ///
     /// A server that does not know a script (after a restart or `SCRIPT FLUSH`) is sent its text.
     ///
     /// # Cancel safety
     /// Dropping it loses the reply; the request may have been sent.
-    pub(super) async fn send(
-        &self,
-        request: &RedisRequest<'_>,
-        asks: bool,
-    ) -> Result<Value, RedisError> {
-        match self.exchange(request, asks, false).await {
+    pub(super) async fn send(&self, request: &RedisRequest<'_>) -> Result<Value, RedisError> {
+        match self.exchange(request, false).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.exchange(request, asks, true).await
+                self.exchange(request, true).await
             }
             exchanged => exchanged,
         }
@@ -84,17 +79,16 @@ impl Connection {
     async fn exchange(
         &self,
         request: &RedisRequest<'_>,
-        asks: bool,
         by_text: bool,
     ) -> Result<Value, RedisError> {
         let mut socket = self.socket.clone();
-        let is_plain = !asks && !request.is_timed;
+        let is_plain = !request.is_asking && !request.is_timed;
         let send = async |command: Cmd| {
             if is_plain {
                 return socket.send_packed_command(&command).await?.extract_error();
             }
             let mut pipeline = Pipeline::with_capacity(3);
-            if asks {
+            if request.is_asking {
                 pipeline.cmd("ASKING").ignore();
             }
             pipeline.add_command(command);

@@ -49,23 +49,18 @@ impl RedisNode {
         }
     }
 
-    /// Sends a request, unless the node is taken to be down. `asks` says whether the node is importing
-    /// its slot.
+    /// Sends a request, unless the node is taken to be down.
     ///
     /// # Cancel safety
     /// Dropping it loses the reply; what was sent may have been executed, or be executed later.
-    pub(super) async fn send(
-        &self,
-        request: &RedisRequest<'_>,
-        asks: bool,
-    ) -> Result<Replied, NodeError> {
+    pub(super) async fn send(&self, request: &RedisRequest<'_>) -> Result<Replied, NodeError> {
         let counters = &self.state.counters;
         let admission = self.breaker.admit().map_err(|reported| {
             counters.failed(reported.kind());
             NodeError { error: None, reported }
         })?;
         counters.sent(1);
-        let error = match self.connection(request).send(request, asks).await {
+        let error = match self.connection(request).send(request).await {
             Ok(replied) => {
                 admission.answered();
                 return Ok(replied);

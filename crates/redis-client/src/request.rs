@@ -14,7 +14,7 @@ use bellwether::StoreError;
 ///
 /// A request declares all names that its script touches. Some servers require that, and the slot
 /// that the names share determines the node of a cluster.
-#[derive(Default)]
+#[derive(Clone, Default)]
 #[must_use]
 pub struct RedisRequest<'a> {
     command: &'static str,
@@ -35,6 +35,8 @@ pub struct RedisRequest<'a> {
     expected: usize,
     /// The server is to report changes of what it reads.
     is_tracked: bool,
+    /// Its slot is one that the node is importing.
+    pub(super) is_asking: bool,
     /// Which node of a cluster runs a command without names: the owner of this slot.
     slot: u16,
 }
@@ -120,6 +122,11 @@ impl<'a> RedisRequest<'a> {
     /// Sends a command without names to the owner of this slot, in a cluster.
     pub fn in_slot(self, slot: u16) -> Self {
         Self { slot, ..self }
+    }
+
+    /// The same, for a node that is importing its slot.
+    pub(super) fn asking(&self) -> Self {
+        Self { is_asking: true, ..self.clone() }
     }
 
     /// Whether all names are in one slot, as a cluster requires.

@@ -102,7 +102,6 @@ impl SharedConnection {
     pub(super) async fn send(
         self: &Arc<Self>,
         request: &RedisRequest<'_>,
-        asks: bool,
     ) -> Result<Replied, ServerError> {
         let (mut lost, mut is_refused) = (None, false);
         loop {
@@ -111,7 +110,7 @@ impl SharedConnection {
                 // Whether it was executed before it was lost is unknown, so that is its error.
                 Err(error) => return Err(lost.unwrap_or(error)),
             };
-            let sent = connection.send(request, asks);
+            let sent = connection.send(request);
             let error = match self.while_heard(Some(&connection), sent).await {
                 Ok(Ok(value)) => return Ok(Replied { value, is_repeated: lost.is_some() }),
                 Ok(Err(error)) => error,
@@ -228,7 +227,7 @@ impl SharedConnection {
         }
         // What was dropped may not have been sent at all.
         let ping = RedisRequest::command("PING", [], [], "looking whether redis answers").urgent();
-        if self.while_heard(Some(&connection), connection.send(&ping, false)).await.is_err() {
+        if self.while_heard(Some(&connection), connection.send(&ping)).await.is_err() {
             watch.0.give_up();
         }
     }

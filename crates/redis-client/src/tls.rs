@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::{fmt, fs, io};
 
-use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -44,8 +43,8 @@ use bellwether::{ConfigError, warn_throttled};
 /// replace the file by one without it, and close the open connections (`CLIENT KILL TYPE normal`).
 ///
 /// # What it costs
-/// Each connection is a whole handshake. A resumed session would check no certificate, so one that has
-/// expired would pass: the resumption of a configuration of your own is switched off.
+/// Connections of one store or lock share its sessions, so a reconnect is a short handshake
+/// (resumption).
 ///
 /// By files and by default, TLS 1.2 and 1.3 are spoken. The cryptography is that of the default
 /// provider of `rustls` in this process, if the program has installed one, and `ring` otherwise.
@@ -112,7 +111,7 @@ impl fmt::Debug for RedisTls {
 /// Encrypts the streams of a client.
 pub(super) struct TlsConnector {
     tls: RedisTls,
-    /// The files that were used last, and the configuration by them.
+    /// The files that were used last, and the configuration by them, with the sessions to resume.
     /// Held to read and replace it, never across an `.await`.
     current: Mutex<Option<KnownConfig>>,
 }
@@ -122,8 +121,7 @@ type KnownConfig = (Vec<PemFile>, Arc<ClientConfig>);
 
 impl TlsConnector {
     pub(super) fn new(tls: RedisTls) -> Self {
-        let given = tls.config.clone().map(Arc::unwrap_or_clone);
-        let given = given.map(|config| (Vec::new(), Arc::new(without_resumption(config))));
+        let given = tls.config.clone().map(|config| (Vec::new(), config));
         Self { tls, current: Mutex::new(given) }
     }
 
@@ -156,7 +154,7 @@ impl TlsConnector {
             let files = paths.into_iter().map(PemFile::read).collect::<Result<Vec<_>, _>>()?;
             match known {
                 Some((known, config)) if known == files => Ok((known, config)),
-                _ => config_of(&files).map(|config| (files, Arc::new(without_resumption(config)))),
+                _ => config_of(&files).map(|config| (files, Arc::new(config))),
             }
         });
         match (renewed.await.map_err(io::Error::other)?, current) {
@@ -220,12 +218,6 @@ fn config_of(files: &[PemFile]) -> Result<ClientConfig, String> {
     let private = private.map_err(|_| key.says("no private key"))?;
     let config = builder.with_client_auth_cert(chain.certificates()?, private);
     config.map_err(|error| chain.says(error))
-}
-
-/// A handshake that resumes a session does not check certificates again.
-fn without_resumption(mut config: ClientConfig) -> ClientConfig {
-    config.resumption = Resumption::disabled();
-    config
 }
 
 /// Adds the authorities that this system trusts.

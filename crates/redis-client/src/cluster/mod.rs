@@ -125,7 +125,8 @@ impl Cluster {
                 Some(next) => next,
                 None => (self.owner(request, journey.deadline).await?, false),
             };
-            match node.send(request, asks).await {
+            let asking = asks.then(|| request.asking());
+            match node.send(asking.as_ref().unwrap_or(request)).await {
                 Ok(Replied { value, is_repeated }) => {
                     let is_repeated = is_repeated || journey.may_be_repeated;
                     return Ok(Replied { value, is_repeated });

@@ -31,13 +31,13 @@ impl Callers {
     /// A request. Gives the number of the connection that it was sent over.
     fn ask(&self) -> Result<usize, ServerError> {
         let request = RedisRequest::default();
-        block_on(self.shared.send(&request, false)).map(|replied| replied.value)
+        block_on(self.shared.send(&request)).map(|replied| replied.value)
     }
 
     /// A request that is dropped when it has to wait.
     fn ask_and_leave(&self) {
         let request = RedisRequest::default();
-        _ = poll_once(self.shared.send(&request, false));
+        _ = poll_once(self.shared.send(&request));
     }
 
     /// What another caller does meanwhile.

@@ -39,11 +39,7 @@ impl Connection {
         self.state.is_broken.load(Ordering::Relaxed)
     }
 
-    pub(crate) async fn send(
-        &self,
-        _request: &RedisRequest<'_>,
-        _asks: bool,
-    ) -> Result<usize, ConnectionLost> {
+    pub(crate) async fn send(&self, _request: &RedisRequest<'_>) -> Result<usize, ConnectionLost> {
         assert!(self.state.is_in_use.load(Ordering::Relaxed), "nothing knows that it is in use");
         if self.network.has_cut(self.number) { Err(ConnectionLost) } else { Ok(self.number) }
     }
