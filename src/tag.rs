@@ -153,7 +153,7 @@ impl Tags {
     }
 
     /// The digests of the tags, in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Digest> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Digest> + Clone {
         self.as_slice().iter()
     }
 

@@ -8,11 +8,10 @@ use bytes::Bytes;
 
 /// A stored value: its bytes, and the decoded value once a caller has decoded it.
 ///
-/// Clones share both, so a store in the memory of the process decodes a value once.
+/// Clones share both. Those of an [`Entry`](super::Entry) share what one of them decodes, so a store in the
+/// memory of the process decodes a value once.
 #[derive(Clone)]
-pub struct Value(Arc<Inner>);
-
-struct Inner {
+pub struct Value {
     encoded: Bytes,
     decoded: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// How many bytes of memory the decoded value takes, in addition to the encoded one.
@@ -23,7 +22,7 @@ impl Value {
     /// A value that is not decoded yet. Its decoded form is taken to be as large as the bytes.
     pub fn new(encoded: Bytes) -> Self {
         let decoded_bytes = encoded.len();
-        Self(Arc::new(Inner { encoded, decoded: OnceLock::new(), decoded_bytes }))
+        Self { encoded, decoded: OnceLock::new(), decoded_bytes }
     }
 
     /// A decoded value, with the bytes of memory that it takes in addition to the encoded one.
@@ -32,28 +31,28 @@ impl Value {
         decoded: Arc<dyn Any + Send + Sync>,
         decoded_bytes: usize,
     ) -> Self {
-        Self(Arc::new(Inner { encoded, decoded: OnceLock::from(decoded), decoded_bytes }))
+        Self { encoded, decoded: OnceLock::from(decoded), decoded_bytes }
     }
 
     /// How many bytes of memory it takes, encoded and decoded.
     pub(crate) fn weight(&self) -> usize {
-        self.0.encoded.len().saturating_add(self.0.decoded_bytes)
+        self.encoded.len().saturating_add(self.decoded_bytes)
     }
 
     /// The bytes.
     pub fn encoded(&self) -> &Bytes {
-        &self.0.encoded
+        &self.encoded
     }
 
     /// The decoded value, if it was decoded before, as a `T`.
     #[inline]
     pub(crate) fn decoded_as<T: Any>(&self) -> Option<&T> {
-        self.0.decoded.get()?.downcast_ref()
+        self.decoded.get()?.downcast_ref()
     }
 
     /// Whether it was decoded before, as another type than `T`.
     pub(crate) fn is_of_another_type<T: Any>(&self) -> bool {
-        self.0.decoded.get().is_some_and(|decoded| !decoded.is::<T>())
+        self.decoded.get().is_some_and(|decoded| !decoded.is::<T>())
     }
 
     /// The decoded value. Runs `decode` unless the bytes were decoded before, as a `T`.
@@ -64,14 +63,14 @@ impl Value {
     where
         T: Any + Send + Sync,
     {
-        if let Some(known) = self.0.decoded.get()
+        if let Some(known) = self.decoded.get()
             && let Ok(known) = Arc::clone(known).downcast::<T>()
         {
             return Ok(known);
         }
-        let decoded = Arc::new(decode(&self.0.encoded)?);
+        let decoded = Arc::new(decode(&self.encoded)?);
         // Another caller may have been faster, or may have decoded another type. Ours is as good.
-        let _ = self.0.decoded.set(Arc::clone(&decoded) as Arc<dyn Any + Send + Sync>);
+        let _ = self.decoded.set(Arc::clone(&decoded) as Arc<dyn Any + Send + Sync>);
         Ok(decoded)
     }
 }
@@ -79,6 +78,6 @@ impl Value {
 /// Shows the length only.
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Value({} bytes)", self.0.encoded.len())
+        write!(f, "Value({} bytes)", self.encoded.len())
     }
 }

@@ -117,7 +117,7 @@ pub(super) fn seal(
 }
 
 /// Decodes what [`seal`] wrote for this key, or says why not. The value shares the memory of `sealed`.
-pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<Opened, &'static str> {
+pub(super) fn open(mut sealed: Bytes, key: &Digest) -> Result<Opened, &'static str> {
     let (header, rest) = sealed.split_first_chunk::<HEADER>().ok_or(DAMAGED)?;
     let mut fields = header.strip_prefix(MAGIC).ok_or(DAMAGED)?;
     let version = fields.get_u8();
@@ -139,16 +139,16 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<Opened, &'static str> 
         return Err(DAMAGED);
     }
     let epochs = open_tags(tags);
-    let value = Value::new(sealed.slice_ref(value));
     if digest != *key {
         return Err(OTHER_KEY);
     }
+    sealed.advance(sealed.len() - value.len());
     let lifetimes = Lifetimes::fresh_for(ttl)
         .stale_while_revalidate(while_revalidate)
         .stale_if_error(if_error)
         .kept_for_validation(for_validation);
     let lifetimes = if early == 1 { lifetimes.refreshed_early() } else { lifetimes };
-    let draft = Draft::new(value, codec, lifetimes).timed(load_time, Duration::ZERO);
+    let draft = Draft::new(Value::new(sealed), codec, lifetimes).timed(load_time, Duration::ZERO);
     let entry = draft.into_entry(fence, stored_at, None, epochs);
     Ok(Opened { entry, stale_at })
 }

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::iter;
 use std::mem;
-use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 use tokio::time::Instant;
 
 use super::envelope::{self, Opened};
@@ -115,11 +114,8 @@ impl Lookups {
         {
             return result;
         }
-        let mut result = Ok((None, Vec::new()));
         // Boxed, so that callers that share a command need no memory for it.
-        let read = reader.read(slice::from_ref(&names), is_timed, |_, read| result = read);
-        Box::pin(read).await;
-        result
+        Box::pin(reader.read(&names, is_timed)).await
     }
 
     /// The entry of a key has so many bytes.
@@ -168,6 +164,8 @@ impl BatchSender for NameReader {
         is_full(lookups, || self.client.server_count())
     }
 
+    /// With one command for each server. Each lookup is answered as soon as its servers have replied, or one
+    /// of them has failed.
     async fn send(&self, batch: Vec<BatchedRequest<ReadNames, ReadResult>>) {
         let lookups = batch.into_iter().map(|asked| (asked.request, Some(asked.answer)));
         let (lookups, mut callers): (Vec<_>, Vec<_>) = lookups.unzip();
@@ -175,61 +173,91 @@ impl BatchSender for NameReader {
             // The caller may be gone.
             _ = callers[lookup].take().map(|caller| caller.send(result));
         };
-        self.read(&lookups, false, answer).await;
-    }
-}
-
-impl NameReader {
-    /// Reads what lookups ask for, with one command for each server. Each lookup is answered as soon as its
-    /// servers have replied, or one of them has failed.
-    async fn read(
-        &self,
-        lookups: &[ReadNames],
-        is_timed: bool,
-        answer: impl FnMut(usize, ReadResult) + Send,
-    ) {
-        let is_timed = is_timed || self.with_time.load(Ordering::Relaxed);
-        let (open, names) = OpenLookups::of(lookups);
+        let (open, names) = OpenLookups::of(&lookups);
         let answers = Mutex::new((open, answer));
-        let groups = self.client.split(names, |asked| asked.name.slot());
-        let groups = groups.into_iter().flat_map(|group| cut(group, |asked| self.size(asked)));
+        let groups = self.client.split(names, |asked| asked.name.slot()).into_iter();
+        let groups = groups.flat_map(|group| cut(group, |asked| self.size(&asked.name)));
         let groups: Vec<_> = groups.collect();
-        let read_group = async |(asked, bytes): (Vec<BatchedName>, usize)| {
+        let read_group = async |asked: Vec<BatchedName>| {
             let (names, places) = distinct(asked.iter().map(|asked| asked.name));
-            let request = self.request(&names, is_timed).expecting(bytes);
-            let request = if self.is_tracked { request.tracked() } else { request };
-            let asked_at = Instant::now();
-            let read = |reply| {
-                let estimate = || self.client.with_clock(&request, ServerClock::now);
-                let (now, seen) = scripts::seen(reply, is_timed, estimate)?;
-                if let Some(now) = now {
-                    self.client.with_clock(&request, |clock| clock.note(asked_at, now));
-                }
-                (seen.len() == names.len()).then_some(seen)
-            };
-            let seen = self.client.run(&request, read).await.map(|seen| (seen, places));
+            let seen = self.see(names.iter().copied(), false).await.map(|seen| (seen, places));
             let (open, answer) = &mut *locked(&answers);
             open.note(asked, seen, answer);
         };
         // One that is alone is not polled twice, as it would be in a `FuturesUnordered`.
         join_all(groups.into_iter().map(read_group)).await;
     }
+}
 
-    fn size(&self, asked: &BatchedName) -> usize {
-        match asked.name {
-            ReadName::Entry(key) => self.sizes.of(&key),
+impl NameReader {
+    /// Reads what one lookup asks for: as one command, unless it is of a cluster, or its entry is large.
+    async fn read(&self, lookup: &ReadNames, is_timed: bool) -> ReadResult {
+        let mut names = lookup.names();
+        let is_apart =
+            |name: &ReadName| self.client.is_cluster() || self.size(name) >= RedisRequest::LARGE;
+        let seen = match lookup.names().count() > 1 && names.any(|name| is_apart(&name)) {
+            false => self.see(lookup.names(), is_timed).await?,
+            true => {
+                let names: Vec<_> = lookup.names().collect();
+                let groups = names.chunk_by(|one, next| !is_apart(one) && !is_apart(next));
+                let read = groups.map(|group| self.see(group.iter().copied(), is_timed));
+                try_join_all(read).await?.into_iter().flatten().collect()
+            }
+        };
+        let mut seen = seen.into_iter();
+        let entry = lookup.key.and_then(|_| seen.next().flatten());
+        Ok((entry, seen.map(|seen| tag_state(seen.as_ref())).collect()))
+    }
+
+    /// What is under names that one command may read.
+    async fn see(
+        &self,
+        names: impl Iterator<Item = ReadName> + Clone,
+        is_timed: bool,
+    ) -> Result<Vec<Option<Seen>>, StoreError> {
+        let is_timed = is_timed || self.with_time.load(Ordering::Relaxed);
+        let request = self.request(names.clone(), is_timed);
+        let asked_at = Instant::now();
+        let read = |reply| {
+            let estimate = || self.client.with_clock(&request, ServerClock::now);
+            let (now, seen) = scripts::seen(reply, is_timed, estimate)?;
+            if let Some(now) = now {
+                self.client.with_clock(&request, |clock| clock.note(asked_at, now));
+            }
+            (seen.len() == names.count()).then_some(seen)
+        };
+        self.client.run(&request, read).await
+    }
+
+    fn size(&self, name: &ReadName) -> usize {
+        match name {
+            ReadName::Entry(key) => self.sizes.of(key),
             ReadName::Tag(_) => 0,
         }
     }
 
-    fn request(&self, names: &[ReadName], is_timed: bool) -> RedisRequest<'static> {
-        let name = |name: &ReadName| match name {
-            ReadName::Entry(digest) => self.client.name(digest, ""),
-            ReadName::Tag(tag) => self.client.tag_name(tag),
+    fn request(
+        &self,
+        names: impl Iterator<Item = ReadName> + Clone,
+        is_timed: bool,
+    ) -> RedisRequest<'static> {
+        let bytes = names.clone().map(|name| self.size(&name)).sum();
+        let name = |name| match name {
+            ReadName::Entry(digest) => self.client.name(&digest, ""),
+            ReadName::Tag(tag) => self.client.tag_name(&tag),
         };
-        let names: Vec<_> = names.iter().map(name).collect();
-        let request = RedisRequest::command("MGET", names, [], READING);
+        let names: Vec<_> = names.map(name).collect();
+        let request = RedisRequest::command("MGET", names, [], READING).expecting(bytes);
+        let request = if self.is_tracked { request.tracked() } else { request };
         if is_timed { request.timed() } else { request }
+    }
+}
+
+impl ReadNames {
+    /// In the order of what is found.
+    fn names(&self) -> impl Iterator<Item = ReadName> + Clone {
+        let tags = self.tags.iter().copied().map(ReadName::Tag);
+        self.key.map(ReadName::Entry).into_iter().chain(tags)
     }
 }
 
@@ -265,10 +293,7 @@ impl OpenLookups {
             let seen = &mut seen[place];
             match asked.name {
                 ReadName::Entry(_) => found.0 = seen.take(),
-                ReadName::Tag(_) => {
-                    found.1[asked.place] =
-                        seen.as_ref().and_then(|tag| tag_value::read(&tag.sealed));
-                }
+                ReadName::Tag(_) => found.1[asked.place] = tag_state(seen.as_ref()),
             }
             *missing -= 1;
             if *missing == 0 {
@@ -283,6 +308,11 @@ impl InSlot for ReadName {
         let (Self::Entry(digest) | Self::Tag(digest)) = self;
         digest.slot()
     }
+}
+
+/// What was read of a tag, if that is one.
+fn tag_state(seen: Option<&Seen>) -> Option<TagState> {
+    seen.and_then(|tag| tag_value::read(&tag.sealed))
 }
 
 /// Each tag once, and where each of these names is among them. An entry is read once per lookup, because

@@ -1,14 +1,15 @@
-//! The allocations of a hit on a copy in the near tier. It is a program of its own because its
+//! The allocations of hits: on a copy in the near tier, and in Redis. It is a program of its own because its
 //! allocator counts.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use allocation_counter::measure;
-use bellwether::{Key, ReadThroughLayer};
+use bellwether::{Cache, Key, ReadThroughLayer};
 use bellwether_redis::RedisOptions;
 use bellwether_testkit::servers::RedisServer;
 use futures_util::FutureExt;
+use tokio::runtime::Builder;
 use tower::{Layer, Service, service_fn};
 
 const HITS: u64 = 100;
@@ -35,4 +36,24 @@ async fn a_near_hit_allocates_its_key_and_its_answer() {
     });
     assert_eq!(allocated.count_total, 2 * HITS);
     assert_eq!(allocated.count_current, 0);
+}
+
+/// With what the connection allocates for it, which are seven for a bare `GET`.
+#[test]
+fn a_hit_in_redis_allocates_at_most_twenty_times() {
+    let server = RedisServer::start();
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let options = RedisOptions::new(&server.url(), "test").expect("options");
+    let store = runtime.block_on(options.connect()).expect("a store");
+    let cache = Cache::<u64, String>::builder("item", store);
+    let cache = cache.ttl(Duration::from_secs(60)).build().expect("a cache");
+    let get = || {
+        let loaded = cache.get_or_load(1, || async { Ok::<_, Infallible>("item 1".to_owned()) });
+        assert_eq!(runtime.block_on(loaded).expect("an answer"), "item 1");
+    };
+    // Loads it, and then knows its hit.
+    (0..2).for_each(|_| get());
+    let allocated = measure(|| (0..HITS).for_each(|_| get()));
+    // Now and then, a block of a channel is one more.
+    assert!(allocated.count_total / HITS <= 20, "{} for {HITS} hits", allocated.count_total);
 }
