@@ -40,7 +40,7 @@ pub(crate) fn run(effort: Effort) {
     let [small, large] =
         [size_of_val(&catalog::<1>().call(SKU)), size_of_val(&catalog::<1024>().call(SKU))];
     for (future, size) in [("of a loader of 1 byte", small), ("of a loader of 1 KiB", large)] {
-        line("parked", "ResponseFuture", future, &format!("{size:>10} bytes"), effort.is_smoke());
+        line("parked", "AnswerFuture", future, &format!("{size:>10} bytes"), effort.is_smoke());
     }
 }
 

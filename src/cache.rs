@@ -182,15 +182,26 @@ impl<K, V, C> Cache<K, V, C> {
         self.client.handle()
     }
 
-    /// Changes the source, and then invalidates the value of a key. Both run to their end in a task, also if the
-    /// caller leaves. For a write that concerns several keys, there is [`Invalidation`](crate::change::Invalidation).
+    /// Changes the source, and then invalidates the value of a key. Both run to their end in a task, also
+    /// if the caller leaves. For a write that concerns more than one key, there is
+    /// [`Invalidation`](crate::change::Invalidation).
     ///
     /// ```
-    /// # async fn example(prices: bellwether::Cache<u64, u64>) -> std::io::Result<()> {
-    /// # let update = async |_: u64, _: u64| Ok(());
-    /// let changed = prices.change(42, async move { update(42, 999).await }).await?;
-    /// assert!(matches!(changed, bellwether::Changed::Invalidated(()))); // or pending
-    /// # Ok(()) }
+    /// use bellwether::{Cache, Changed, MemoryStore};
+    /// # #[derive(Clone)]
+    /// # struct Pool;
+    /// # async fn update(_: &Pool, sku: u64, price: u64) -> Result<(), std::io::Error> { Ok(()) }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = Pool;
+    /// # let minute = std::time::Duration::from_secs(60);
+    /// let prices: Cache<u64, u64> = Cache::builder("price", MemoryStore::new(100)).ttl(minute).build()?;
+    ///
+    /// let changed = prices.change(42, async move { update(&pool, 42, 999).await }).await?;
+    /// assert!(matches!(changed, Changed::Invalidated(())));
+    /// # Ok(())
+    /// # }
     /// ```
     ///
     /// # Errors
@@ -284,18 +295,6 @@ impl<K, V, C> Cache<K, V, C> {
         self.handle().expire_tag(tag, spread).await
     }
 
-    /// As [`change`](Self::change), for all values [with a tag](Self::invalidate_tag).
-    ///
-    /// # Errors
-    /// As there. So are its panics and its cancel safety.
-    pub async fn change_tag<T: Send + 'static, E: Send + 'static>(
-        &self,
-        tag: &Tag,
-        write: impl Future<Output = Result<T, E>> + Send + 'static,
-    ) -> Result<Changed<T>, E> {
-        self.handle().change_tag(tag, write).await
-    }
-
     /// Removes all values of [clearable](CacheBuilder::clearable) caches over this store.
     ///
     /// # Errors
@@ -354,7 +353,7 @@ impl<K, V, C> Cache<K, V, C> {
         C: Codec<V, Kept = V>,
     {
         let run = service_fn(|load: F| load());
-        self.client.request(self.key(key), self.options.clone(), &run, load).into()
+        self.client.request(self.key(key), self.options.clone(), &run, load)
     }
 
     /// The values of many keys, in their order. One call of `load` loads those that are missing.

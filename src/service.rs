@@ -61,7 +61,6 @@
 //! # }
 //! ```
 
-pub use crate::read_through::future::ResponseFuture;
 pub use crate::read_through::handle::Handle;
 pub use crate::read_through::key_request::{IntoKeyRequest, KeyRequest};
 pub use crate::read_through::layer::ReadThroughLayerBuilder;

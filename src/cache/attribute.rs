@@ -221,5 +221,5 @@ where
     L: Future<Output = Result<V, E>> + Send + 'static,
 {
     let Call { client, key, options } = call;
-    client.request(key, options, &service_fn(|load: F| load()), load).into()
+    client.request(key, options, &service_fn(|load: F| load()), load)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tower::Service;
 
 use super::core::{self, Core, Peeked};
-use super::future::ResponseFuture;
+use super::future::{self, AnswerFuture};
 use super::handle::Handle;
 use super::key_request::RequestOptions;
 use super::layer::ReadThroughLayer;
@@ -116,13 +116,18 @@ impl<C> AdapterCache<C> {
         options: RequestOptions,
         loader: &S,
         request: Req,
-    ) -> ResponseFuture<S, Req, C>
+    ) -> AnswerFuture<S::Response, S::Error>
     where
-        S: Service<Req, Error: Into<BoxError> + Send + Sync + 'static, Future: Send>,
+        S: Service<
+                Req,
+                Response: Send,
+                Error: Into<BoxError> + Send + Sync + 'static,
+                Future: Send,
+            >,
         S: Clone + Send + 'static,
         C: Codec<S::Response>,
     {
-        ResponseFuture::begin::<S::Error>(&self.0, key, loader, request, options)
+        future::begin::<S::Error, _, _, _>(&self.0, key, loader, request, options, || None)
     }
 
     /// A fresh answer, if one is stored. Loads nothing.

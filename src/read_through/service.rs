@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tower::Service;
 
 use super::core::Core;
-use super::future::ResponseFuture;
+use super::future::{self, AnswerFuture};
 use super::handle::Handle;
 use super::key_request::{IntoKeyRequest, KeyRequest};
 use crate::codec::{Codec, Json};
@@ -64,14 +64,14 @@ impl<S, K, C> ReadThrough<S, K, C> {
 
 impl<S, Req: Send + 'static, K, R: IntoKeyRequest, C> Service<Req> for ReadThrough<S, K, C>
 where
-    S: Service<Req, Error: Into<BoxError> + Send + Sync + 'static, Future: Send>,
+    S: Service<Req, Response: Send, Error: Into<BoxError> + Send + Sync + 'static, Future: Send>,
     S: Clone + Send + 'static,
     K: Fn(&Req) -> R,
     C: Codec<S::Response>,
 {
     type Response = S::Response;
     type Error = Error<S::Error>;
-    type Future = ResponseFuture<S, Req, C>;
+    type Future = AnswerFuture<S::Response, S::Error>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
@@ -83,9 +83,9 @@ where
         match key {
             Some(key) => {
                 let Self { core, inner, .. } = self;
-                ResponseFuture::begin::<S::Error>(core, key, inner, request, options)
+                future::begin::<S::Error, _, _, _>(core, key, inner, request, options, || None)
             }
-            None => ResponseFuture::bypass(&self.core, self.inner.clone(), request, options),
+            None => future::bypass(&self.core, self.inner.clone(), request, options),
         }
     }
 }

@@ -7,12 +7,12 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use bellwether::codec::Json;
-use bellwether::service::{Handle, ReadThrough, ReadThroughLayerBuilder, ResponseFuture};
+use bellwether::service::{Handle, ReadThrough, ReadThroughLayerBuilder};
 use bellwether::store::{self, Store};
 use bellwether::store::{Digest, StoreErrorKind};
 use bellwether::{
-    BypassReason, CacheError, CacheErrorKind, CacheStatus, ConfigError, Error, Key, LoadLocation,
-    MemoryStore, ReadThroughLayer, StoreError, Wait, WhenAbandoned,
+    AnswerFuture, BypassReason, CacheError, CacheErrorKind, CacheStatus, ConfigError, Error, Key,
+    LoadLocation, MemoryStore, ReadThroughLayer, StoreError, Wait, WhenAbandoned,
 };
 use bellwether_redis::{RedisOptions, RedisStats, RedisStore};
 use bellwether_testkit::caches::{
@@ -288,8 +288,8 @@ fn is_public<T: Send + Sync + Debug>() {}
 
 #[test]
 fn a_request_can_be_sent_to_another_thread() {
-    is_sendable::<ResponseFuture<Loader, u64, Json>>();
-    let with_status = ResponseFuture::<Loader, u64, Json>::with_status;
+    is_sendable::<AnswerFuture<String, Refusal>>();
+    let with_status = AnswerFuture::<String, Refusal>::with_status;
     _ = |request| is_sendable_value(&with_status(request));
     is_sendable::<Cached>();
 }

@@ -281,7 +281,7 @@ fn parse(value: &[u8]) -> Option<Duration> {
 ///
 /// # Cancel safety
 /// Dropping it does not affect other callers, as with
-/// [`ResponseFuture`](bellwether::service::ResponseFuture). A request that bypasses the cache is
+/// [`AnswerFuture`](bellwether::AnswerFuture). A request that bypasses the cache is
 /// dropped with it.
 #[must_use = "futures do nothing unless polled"]
 pub struct GrpcResponseFuture<B>(pub(super) BoxFuture<'static, Response<CacheBody<B>>>);

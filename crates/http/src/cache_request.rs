@@ -8,7 +8,7 @@ use bellwether::store::Digest;
 use bellwether::{BoxError, Key};
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use tower::Service;
 
@@ -68,15 +68,10 @@ impl CacheRequest {
     }
 
     /// Notes what the origin has answered to its own load.
-    pub(super) fn note_answer(
-        &self,
-        status: StatusCode,
-        headers: &HeaderMap,
-        unstored: &[HeaderName],
-    ) {
+    pub(super) fn note_answer(&self, status: StatusCode, headers: &HeaderMap) {
         let mut left = self.left();
         left.status = Some(status);
-        left.fields = rules::fields_for_one(headers, unstored);
+        left.fields = rules::fields_for_one(headers);
     }
 
     /// What its own load has left for it so far.

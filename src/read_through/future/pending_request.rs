@@ -158,9 +158,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
                     return Poll::Ready(State::Answered(Some(answer)));
                 }
             }
-            State::Keyless(..) | State::Hit(..) | State::Answered(_) => {
-                panic!("polled after it was ready")
-            }
+            State::Answered(_) => panic!("polled after it was ready"),
         }
         loop {
             let elapsed = ready!(self.timer.poll(sleep.as_mut(), cx));
@@ -390,7 +388,9 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         ask: impl FnOnce(&mut Self) -> State<S, Req>,
     ) -> State<S, Req> {
         match peeked {
-            Peeked::Hit(answer, fresh_for) => State::Hit(Some(answer), fresh_for),
+            Peeked::Hit(answer, fresh_for) => {
+                State::Answered(Some((Ok(answer), CacheStatus::Hit { fresh_for })))
+            }
             Peeked::Entry(entry) => self.consider(entry),
             Peeked::Miss => self.join(None),
             Peeked::Unknown => ask(self),
@@ -567,7 +567,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         self.is_counted = true;
         let event = match answer {
             (_, CacheStatus::Hit { .. }) if !self.has_asked => RequestEvent::HitLocal,
-            (Err(error), CacheStatus::Failed | CacheStatus::Bypass(_)) => failure(error),
+            (Err(error), CacheStatus::Failed) => failure(error),
             (_, status) => RequestEvent::of(status),
         };
         if let (_, CacheStatus::Collapsed { place, waited }) = answer {

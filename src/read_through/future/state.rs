@@ -11,7 +11,6 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tower::Service;
 use tracing::field;
 
-use crate::box_future::BoxFuture;
 use crate::error::{CacheErrorKind, Error};
 use crate::flight::{LonePermit, Waiter};
 use crate::key::Key;
@@ -34,11 +33,6 @@ pub(super) enum State<S: Service<Req>, Req> {
     Waiting(Waiter<Outcome>, bool),
     /// Polls the loader itself, because its key has private answers.
     Loading(AloneLoad<S::Response, S::Error>),
-    /// The same for a request without a key, which has nothing but that.
-    Keyless(BoxFuture<'static, AnswerWithStatus<S::Response, S::Error>>),
-    /// Answered from this process: the answer, and how much longer it is fresh. The next poll takes
-    /// it. Most answers are of this kind, so it is kept small.
-    Hit(Option<S::Response>, Option<Duration>),
     /// Answered. The next poll takes the answer.
     Answered(Option<AnswerWithStatus<S::Response, S::Error>>),
 }

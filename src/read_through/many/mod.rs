@@ -22,7 +22,7 @@ pub use self::answers::{BatchResponse, BatchResponseOf};
 use self::batch::{Batch, ItemSlot};
 use self::error::{ItemError, flat};
 use super::core::Core;
-use super::future::{AnswerWithStatus, ResponseFuture};
+use super::future::{self, AnswerWithStatus};
 use super::key_request::RequestOptions;
 use crate::box_future::BoxFuture;
 use crate::codec::Codec;
@@ -55,8 +55,9 @@ where
         let slot = Arc::clone(&item);
         let ask = service_fn(move |request| slot.ask(request));
         let key = key_of(&request);
-        let mut answer = ResponseFuture::begin::<E>(core, key, &ask, request, options.clone())
-            .of_batch(|| (item.listener(), item.group_of()));
+        let item = || Some((item.listener(), item.group_of()));
+        let mut answer =
+            future::begin::<E, _, _, _>(core, key, &ask, request, options.clone(), item);
         answers.push(answer.at_once());
         if answers[number].is_none() {
             let answer = AssertUnwindSafe(answer.with_status()).catch_unwind();
