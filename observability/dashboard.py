@@ -160,7 +160,9 @@ ROWS = [
          "busy: another process loads. lost: the lease ended before the load did."),
         ("Commits", "cps", False, per_second("commits_total", CACHE, "result"), "{{result}}",
          "superseded: a loaded answer was refused, because something newer or an invalidation came first. "
-         "unacknowledged: the store failed."),
+         "unacknowledged: the store failed. unfaithful: the codec would not have given the value again."),
+        ("Undecodable answers", "cps", False, per_second("undecodable_total", CACHE, "cache"), "{{cache}}",
+         "Stored answers that count as misses, because their type or codec has changed."),
         ("Invalidations", "cps", True, per_second("invalidations_total", CACHE, "event"), "{{event}}",
          "failed: what it was to remove may still be served."),
     ]),

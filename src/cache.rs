@@ -182,26 +182,15 @@ impl<K, V, C> Cache<K, V, C> {
         self.client.handle()
     }
 
-    /// Changes the source, and then invalidates the value of a key. Both run to their end in a task, also
-    /// if the caller leaves. For a write that concerns more than one key, there is
-    /// [`Invalidation`](crate::change::Invalidation).
+    /// Changes the source, and then invalidates the value of a key. Both run to their end in a task, also if the
+    /// caller leaves. For a write that concerns several keys, there is [`Invalidation`](crate::change::Invalidation).
     ///
     /// ```
-    /// use bellwether::{Cache, Changed, MemoryStore};
-    /// # #[derive(Clone)]
-    /// # struct Pool;
-    /// # async fn update(_: &Pool, sku: u64, price: u64) -> Result<(), std::io::Error> { Ok(()) }
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let pool = Pool;
-    /// # let minute = std::time::Duration::from_secs(60);
-    /// let prices: Cache<u64, u64> = Cache::builder("price", MemoryStore::new(100)).ttl(minute).build()?;
-    ///
-    /// let changed = prices.change(42, async move { update(&pool, 42, 999).await }).await?;
-    /// assert!(matches!(changed, Changed::Invalidated(())));
-    /// # Ok(())
-    /// # }
+    /// # async fn example(prices: bellwether::Cache<u64, u64>) -> std::io::Result<()> {
+    /// # let update = async |_: u64, _: u64| Ok(());
+    /// let changed = prices.change(42, async move { update(42, 999).await }).await?;
+    /// assert!(matches!(changed, bellwether::Changed::Invalidated(()))); // or pending
+    /// # Ok(()) }
     /// ```
     ///
     /// # Errors
@@ -293,6 +282,18 @@ impl<K, V, C> Cache<K, V, C> {
     /// As there.
     pub async fn expire_tag(&self, tag: &Tag, spread: Duration) -> Result<(), CacheError> {
         self.handle().expire_tag(tag, spread).await
+    }
+
+    /// As [`change`](Self::change), for all values [with a tag](Self::invalidate_tag).
+    ///
+    /// # Errors
+    /// As there. So are its panics and its cancel safety.
+    pub async fn change_tag<T: Send + 'static, E: Send + 'static>(
+        &self,
+        tag: &Tag,
+        write: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<Changed<T>, E> {
+        self.handle().change_tag(tag, write).await
     }
 
     /// Removes all values of [clearable](CacheBuilder::clearable) caches over this store.

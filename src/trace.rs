@@ -14,7 +14,8 @@
 //!
 //! - **A load is a child of the request that opened it:** of its `cache.get`, or of the span in which
 //!   it was polled if `cache.get` is off. So what the loader traces belongs to the trace of that
-//!   request.
+//!   request. A span is open while a child is, so the `cache.get` of a request that is answered or dropped
+//!   before its load ends closes with that load. `waited_ms` is how long the caller waited.
 //! - **A waiter follows from the load that it waits for** ([`tracing::Span::follows_from`], which
 //!   OpenTelemetry calls a link). That goes for the span of the waiter, as above. Nothing of it is
 //!   kept with the load, however many callers wait.

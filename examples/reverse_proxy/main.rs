@@ -1,6 +1,7 @@
 //! A caching reverse proxy:
 //! `cargo run -p bellwether-reverse-proxy -- --origin http://127.0.0.1:8000`.
 
+mod options;
 mod proxy;
 #[path = "../shared/shown.rs"]
 mod shown;
@@ -9,7 +10,6 @@ use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use bellwether::MemoryStore;
 use bellwether_http::HttpCacheLayer;
@@ -40,10 +40,6 @@ struct Args {
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     workers: Option<u16>,
 }
-
-/// A stale response is better than none while the origin is gone, and RFC 9111 (section 4.2.4) allows it
-/// then.
-const STALE_IF_DISCONNECTED: Duration = Duration::from_secs(60);
 
 /// Reads the URI of an origin, which says how to reach it.
 fn origin(text: &str) -> Result<Uri, String> {
@@ -88,7 +84,7 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
             )
         }
     };
-    let layer = layer.stale_if_disconnected(STALE_IF_DISCONNECTED).build()?;
+    let layer = options::set(layer).build()?;
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.map_err(|fault| format!("--listen {}: {fault}", args.listen))?;
     println!("http://{}", listener.local_addr()?);

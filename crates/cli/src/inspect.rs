@@ -47,12 +47,17 @@ fn entry_fields(state: &KeyState) -> ResultFields {
         Some(Err(why)) => return vec![("entry", "unreadable".into()), ("reason", (*why).into())],
         Some(Ok(entry)) => entry,
     };
+    let Some(codec) = codec(entry.codec()) else {
+        let reason = format!("this version has no codec {}: it counts as a miss", entry.codec());
+        return vec![("entry", "unreadable".into()), ("reason", reason.into())];
+    };
     let lifetimes = entry.lifetimes();
     let tags = state.tags.iter();
     let tags = tags.map(|(tag, standing)| format!("{tag} {}", word(*standing, state.now)));
     let (served, fresh, stale) = served(state);
     vec![
         ("entry", served.into()),
+        ("codec", codec.into()),
         ("stored_ago_ms", since(state, entry.stored_at())),
         ("fresh_for_ms", millis(fresh)),
         ("then_stale_for_ms", millis(stale)),
@@ -65,6 +70,21 @@ fn entry_fields(state: &KeyState) -> ResultFields {
         ("load_time_ms", millis(entry.load_time())),
         ("tags", tags.collect()),
     ]
+}
+
+/// The name of a codec: see `Codec::id`. A cache with another codec takes the entry for a miss. `None` if
+/// this version has none of that number.
+fn codec(id: u8) -> Option<&'static str> {
+    match id {
+        0 => Some("none: a mark that no value is stored"),
+        1 => Some("json"),
+        3 => Some("grpc"),
+        5 => Some("postcard"),
+        7 => Some("prost"),
+        8 => Some("http"),
+        64.. => Some("of the program"),
+        _ => None,
+    }
 }
 
 /// What callers get of an entry, by its life and its tags, and for how long.

@@ -172,7 +172,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
             if check_length(&headers, body.len()).is_ok() && !is_private {
                 let answered = CompleteResponse { status, headers, body, trailers, origin, times };
                 let stored = Disposition::Keep(terms.lifetimes);
-                let cached = answered.to_cached(stored, &terms, tags, 0);
+                let cached = answered.to_cached(shared.unstored(), stored, &terms, tags, 0);
                 runtime.spawn(async move { shared.keep::<B>(key, &cached, |_| true).await });
             }
         };
@@ -238,7 +238,13 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     fn stored(&self, answered: &CompleteResponse, terms: &Terms) -> Arc<CachedResponse> {
         let request = &self.fetch_request.cache_request.parts;
         let tags = self.shared.tags_of(&answered.headers, request);
-        answered.to_cached(Disposition::Keep(terms.lifetimes), terms, tags, self.last_expiry())
+        answered.to_cached(
+            self.shared.unstored(),
+            Disposition::Keep(terms.lifetimes),
+            terms,
+            tags,
+            self.last_expiry(),
+        )
     }
 
     /// A response that the waiters share, and that is not stored.
@@ -248,7 +254,13 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         disposition: Disposition,
     ) -> CacheAnswer<B> {
         let terms = &Terms::none();
-        let cached = answered.to_cached(disposition, terms, Vec::new(), self.last_expiry());
+        let cached = answered.to_cached(
+            self.shared.unstored(),
+            disposition,
+            terms,
+            Vec::new(),
+            self.last_expiry(),
+        );
         CacheAnswer::CachedResponse(cached)
     }
 

@@ -158,7 +158,7 @@ async fn forward_head<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     let answered = ask(&shared.client, inner.clone(), request).await;
     let times = Times { request_time, response_time: SystemTime::now() };
     if let Ok(response) = &answered {
-        cache_request.note_answer(response.status(), response.headers());
+        cache_request.note_answer(response.status(), response.headers(), shared.unstored());
     }
     let has_failed = answered.as_ref().map_or(true, |it| it.status().is_server_error());
     if has_failed
@@ -297,7 +297,8 @@ async fn renew<B: Send + 'static>(
     let fresh = CompleteResponse { status, headers, body, trailers, origin, times };
     let tags = shared.tags_of(&fresh.headers, &request.parts);
     let disposition = Disposition::Keep(terms.lifetimes);
-    let cached = fresh.to_cached(disposition, &terms, tags, located.last_expiry());
+    let cached =
+        fresh.to_cached(shared.unstored(), disposition, &terms, tags, located.last_expiry());
     if let Some(index) = &located.vary_index {
         let index = (&request.primary, &**index, located.index_left);
         shared.prolong::<B>(index, terms.lifetimes.life()).await;

@@ -8,7 +8,7 @@ use bellwether::store::Digest;
 use bellwether::{BoxError, Key};
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use tower::Service;
 
@@ -68,10 +68,15 @@ impl CacheRequest {
     }
 
     /// Notes what the origin has answered to its own load.
-    pub(super) fn note_answer(&self, status: StatusCode, headers: &HeaderMap) {
+    pub(super) fn note_answer(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        unstored: &[HeaderName],
+    ) {
         let mut left = self.left();
         left.status = Some(status);
-        left.fields = rules::fields_for_one(headers);
+        left.fields = rules::fields_for_one(headers, unstored);
     }
 
     /// What its own load has left for it so far.

@@ -9,7 +9,7 @@ use bellwether::store::Entry;
 use bellwether::{BoxError, CacheStatus, Lifetimes, Tag};
 use bellwether_body::{BufferedResponse, CacheBody};
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, Response, StatusCode, header};
 
 use super::rules::{self, PrivateReason, Terms, Times};
 use super::vary_index::{Note, VaryIndex};
@@ -261,15 +261,18 @@ pub(super) struct CompleteResponse {
 
 impl CompleteResponse {
     /// The response to be shared, and stored with these tags if its disposition says so. `last_expiry`:
-    /// for a variant, that of the variants of its target when it was loaded; otherwise 0.
+    /// for a variant, that of the variants of its target when it was loaded; otherwise 0. `unstored`: fields
+    /// that it is to lack.
     pub(super) fn to_cached(
         &self,
+        unstored: &[HeaderName],
         disposition: Disposition,
         terms: &Terms,
         tags: Vec<Tag>,
         last_expiry: u64,
     ) -> Arc<CachedResponse> {
         let mut headers = rules::storable_headers(&self.headers);
+        unstored.iter().for_each(|name| _ = headers.remove(name));
         if !headers.contains_key(header::DATE)
             && let Ok(now) = httpdate::fmt_http_date(self.times.response_time).parse()
         {

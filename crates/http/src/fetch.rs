@@ -105,7 +105,7 @@ async fn fetch_for_one<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     let (request, validates) = stored_response.request_for(fetch_request);
     let mut has_conditions = rules::asks_if_modified(request.headers());
     let mut retry = inner.clone();
-    let sent = send(&mut inner, request, cache_request);
+    let sent = send(&mut inner, request, cache_request, &shared);
     let limit = shared.client.load_timeout();
     let late = |_| CacheError::load_timed_out(key, limit);
     let (mut response, mut times) = match is_alone {
@@ -122,7 +122,7 @@ async fn fetch_for_one<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
         let request =
             fetch_request.request(rules::without_conditions(&cache_request.parts.headers));
         let ready = retry.ready().await.map_err(Into::into)?;
-        (response, times) = send(ready, request, cache_request).await?;
+        (response, times) = send(ready, request, cache_request, &shared).await?;
     }
     check_not_modified(response.status(), has_conditions)?;
     load.received(response, times).await
@@ -133,9 +133,10 @@ async fn send<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     ready: &mut S,
     request: Request<Q>,
     cache_request: &CacheRequest,
+    shared: &LayerState,
 ) -> Result<(Response<B>, Times), BoxError> {
     let request_time = SystemTime::now();
     let response = ready.call(request).await.map_err(Into::into)?;
-    cache_request.note_answer(response.status(), response.headers());
+    cache_request.note_answer(response.status(), response.headers(), shared.unstored());
     Ok((response, Times { request_time, response_time: SystemTime::now() }))
 }

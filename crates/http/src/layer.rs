@@ -330,14 +330,22 @@ impl<R> HttpCacheLayerBuilder<R> {
     ///
     /// [`build`](Self::build) fails if one is not a valid name of a header field.
     pub fn credentials<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        let parsed = |name: &str| {
-            let reason = "this is not a valid name of a header field";
-            name.parse().map_err(|_| ConfigError::Key { given: name.to_owned(), reason })
-        };
-        let names = names.into_iter().map(parsed).collect::<Result<Vec<HeaderName>, _>>();
         let credentials = &mut self.rules.defaults.credentials;
-        let more = names.map(|names| credentials.with(names));
+        let more = parsed(names).map(|names| credentials.with(names));
         self.layer.set_checked(credentials, more);
+        self
+    }
+
+    /// Sets response header fields that are about one request, such as `x-request-id` or `server-timing`.
+    /// The caller whose request loaded a response gets them. They are not stored, so waiters and hits get
+    /// none. Do not name a field that the body or the cache depends on, such as `content-type` or `vary`.
+    ///
+    /// [`build`](Self::build) fails if one is not a valid name of a header field.
+    ///
+    /// Default: none. A cache stores all fields that are not about a connection (RFC 9111, section 3.1), and
+    /// an origin can name others by `no-cache="x-request-id"`.
+    pub fn unstored_fields<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.layer.set_checked(&mut self.rules.defaults.unstored, parsed(names));
         self
     }
 
@@ -374,6 +382,15 @@ impl<R> HttpCacheLayerBuilder<R> {
         let client = AdapterCache::new(&layer.build()?);
         Ok(HttpCacheLayer { shared: Arc::new(LayerState { client, rules, parts }), is_by })
     }
+}
+
+/// Names of header fields.
+fn parsed<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<HeaderName>, ConfigError> {
+    let parsed = |name: &str| {
+        let reason = "this is not a valid name of a header field";
+        name.parse().map_err(|_| ConfigError::Key { given: name.to_owned(), reason })
+    };
+    names.into_iter().map(parsed).collect()
 }
 
 const COLLECT_WITHIN: Duration = Duration::from_secs(2);

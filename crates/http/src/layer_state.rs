@@ -226,6 +226,11 @@ impl LayerState {
         response
     }
 
+    /// The fields of a response that are for the caller whose request loaded it.
+    pub(super) fn unstored(&self) -> &[HeaderName] {
+        &self.rules.defaults.unstored
+    }
+
     /// The tags of the response to a request.
     pub(super) fn tags_of(&self, response: &HeaderMap, request: &Parts) -> Vec<Tag> {
         self.parts

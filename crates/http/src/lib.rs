@@ -38,9 +38,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! Know three things before you use it:
+//! Before you use it:
 //!
-//! - **Every response has `Cache-Status`** (RFC 9211), which says how it came about.
 //! - **A response with `max-age` is shared, also with requests that have cookies.** Send `private` for
 //!   pages of single users, or set [`HttpCacheLayerBuilder::needs_public_with_cookies`].
 //! - **Authenticate requests above the layer.** A stored response goes to its callers without a call of
@@ -49,8 +48,7 @@
 //! Your handlers send no `Cache-Control`? [`HttpCacheLayer::keyed`] takes the key and the lifetimes from
 //! your program.
 //!
-//! The [guide](mod@guide) has users and cookies, keys, where to put the layer, and what clients get in a failure.
-//! [`guide::invalidation`] is for changes. With the feature `axum` (0.8), handlers return the errors of a
+//! The [guide](mod@guide) has the rest, and [`guide::invalidation`] changes. With the feature `axum` (0.8), handlers return the errors of a
 //! [`Cache`](bellwether::Cache) as `CacheRejection`, by `?`.
 
 mod answer;

@@ -2,6 +2,8 @@
 //!
 //! `scripts/test` installs the suite.
 
+#[path = "../../../examples/reverse_proxy/options.rs"]
+mod options;
 #[path = "../../../examples/reverse_proxy/proxy.rs"]
 mod proxy;
 use std::process::Stdio;
@@ -31,7 +33,7 @@ async fn the_public_suite_is_passed_from_redis() {
 }
 
 /// The result of one test of the suite.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, PartialEq)]
 struct Outcome {
     suite: String,
     id: String,
@@ -41,59 +43,78 @@ struct Outcome {
     detail: String,
 }
 
-impl Outcome {
-    fn is_passed(&self) -> bool {
-        match REVISED.contains(&self.id.as_str()) {
-            true => self.outcome == "failed" && self.detail.contains(REUSED),
-            false => self.outcome == "passed",
-        }
+/// Required tests that fail, and why.
+const FAILED: [(&str, &[&str]); 4] = [
+    (
+        // The RFC takes the first of several ages, and ignores one that is not a number of seconds (RFC
+        // 9111, section 5.1), so the response is fresh. Later editions only report what a cache does.
+        "this edition contradicts the RFC",
+        &[
+            "age-parse-nonnumeric",
+            "age-parse-negative",
+            "age-parse-float",
+            "age-parse-prefix-twoline",
+            "age-parse-dup-0",
+            "age-parse-dup-0-twoline",
+            "age-parse-dup-old",
+            "age-parse-parameter",
+            "age-parse-numeric-parameter",
+        ],
+    ),
+    (
+        // The origin disconnects, and this edition expects its response. Later ones expect an error.
+        "no cache can pass them",
+        &[
+            "stale-close-must-revalidate",
+            "stale-close-proxy-revalidate",
+            "stale-close-no-cache",
+            "stale-close-s-maxage=2",
+        ],
+    ),
+    (
+        "cookies that are set are for one client",
+        &["headers-store-Set-Cookie", "304-etag-update-response-Set-Cookie"],
+    ),
+    ("a body that takes 5 s is not stored by default", &["headers-store-Transfer-Encoding"]),
+];
+
+/// Optimal tests that fail, and why.
+const NOT_OPTIMAL: [(&str, &[&str]); 6] = [
+    ("responses to POST are not stored", &["method-POST"]),
+    // To most handlers, the first language is the best one, and a stored response is for equal fields only.
+    ("languages select a variant", &["vary-normalise-lang-order", "vary-normalise-lang-select"]),
+    // RFC 9110, section 13.1.3: the response is newer than the date of the request.
+    ("this edition contradicts the RFC", &["conditional-lm-fresh-no-lm"]),
+    (
+        "the whole is loaded for a range",
+        &[
+            "partial-store-partial-reuse-partial",
+            "partial-store-partial-reuse-partial-byterange",
+            "partial-store-partial-reuse-partial-absent",
+            "partial-store-partial-reuse-partial-suffix",
+            "partial-store-partial-complete",
+        ],
+    ),
+    ("must-revalidate does not say that users may share", &["other-authorization-must-revalidate"]),
+    ("cookies that are set are for one client", &["other-set-cookie"]),
+];
+
+fn check(outcomes: &[Outcome]) {
+    assert_eq!(outcomes.len(), 329);
+    for (kind, excused) in [("required", &FAILED[..]), ("optimal", &NOT_OPTIMAL[..])] {
+        let of_kind = outcomes.iter().filter(|test| test.kind == kind);
+        let (passed, failed): (Vec<_>, Vec<_>) = of_kind.partition(|test| test.outcome == "passed");
+        println!("{kind}: {} of {}", passed.len(), passed.len() + failed.len());
+        let excused: Vec<_> = excused.iter().flat_map(|(_, ids)| ids.iter()).collect();
+        let failed = failed.into_iter().filter(|test| !excused.contains(&&&*test.id));
+        assert_eq!(failed.collect::<Vec<_>>(), Vec::<&Outcome>::new(), "more {kind} tests failed");
+        let (known, of) = (passed.len() + excused.len(), if kind == "required" { 157 } else { 86 });
+        assert_eq!(known, of, "fewer {kind} tests failed than are listed");
     }
 }
 
-/// Of 157 and 86. The other tests are optional behaviour, or depend on time on a busy machine.
-const REQUIRED: usize = 151;
-const OPTIMAL: usize = 75;
-
-/// Required tests in which this edition of the suite differs from the RFC and from later editions.
-/// The RFC takes the first of several ages, and ignores one that is not a number of seconds (RFC 9111,
-/// section 5.1), so the response is fresh. This edition expects a stale one, and calls reuse a
-/// failure. We count reuse as a pass.
-const REVISED: [&str; 9] = [
-    "age-parse-nonnumeric",
-    "age-parse-negative",
-    "age-parse-float",
-    "age-parse-prefix-twoline",
-    "age-parse-dup-0",
-    "age-parse-dup-0-twoline",
-    "age-parse-dup-old",
-    "age-parse-parameter",
-    "age-parse-numeric-parameter",
-];
-
-const REUSED: &str = "comes from cache";
-
-fn check(outcomes: &[Outcome]) {
-    let of = |kind: &str| {
-        let (passed, failed): (Vec<_>, Vec<_>) =
-            outcomes.iter().filter(|test| test.kind == kind).partition(|test| test.is_passed());
-        println!("{kind}: {} of {}", passed.len(), passed.len() + failed.len());
-        for Outcome { suite, id, outcome, detail, .. } in failed {
-            println!("  {kind} {suite}/{id} {outcome}: {detail}");
-        }
-        passed.len()
-    };
-    let (required, optimal, _) = (of("required"), of("optimal"), of("check"));
-    assert_eq!(outcomes.len(), 329);
-    assert!(required >= REQUIRED, "{required} of the 157 required tests are passed");
-    assert!(optimal >= OPTIMAL, "{optimal} of the 86 optimal tests are passed");
-}
-
 async fn score(layer: HttpCacheLayerBuilder) -> Vec<Outcome> {
-    // Four required tests of what must not be given out stale count only where other things are. The
-    // example proxy has the same window.
-    let layer = layer.stale_if_disconnected(Duration::from_secs(60));
-    // One required test leaves the end of a body to the end of its connection, which comes after 5 s.
-    let layer = layer.collect_within(Duration::from_secs(10)).build().expect("options");
+    let layer = options::set(layer).build().expect("options");
     let (_origin, address) = origin().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let base = format!("http://{}", listener.local_addr().expect("an address"));

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::{fmt, fs, io};
 
+use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -43,8 +44,8 @@ use bellwether::{ConfigError, warn_throttled};
 /// replace the file by one without it, and close the open connections (`CLIENT KILL TYPE normal`).
 ///
 /// # What it costs
-/// Connections of one store or lock share its sessions, so a reconnect is a short handshake
-/// (resumption).
+/// Each connection is a whole handshake. A resumed session would check no certificate, so one that has
+/// expired would pass: the resumption of a configuration of your own is switched off.
 ///
 /// By files and by default, TLS 1.2 and 1.3 are spoken. The cryptography is that of the default
 /// provider of `rustls` in this process, if the program has installed one, and `ring` otherwise.
@@ -111,7 +112,7 @@ impl fmt::Debug for RedisTls {
 /// Encrypts the streams of a client.
 pub(super) struct TlsConnector {
     tls: RedisTls,
-    /// The files that were used last, and the configuration by them, with the sessions to resume.
+    /// The files that were used last, and the configuration by them.
     /// Held to read and replace it, never across an `.await`.
     current: Mutex<Option<KnownConfig>>,
 }
@@ -121,7 +122,8 @@ type KnownConfig = (Vec<PemFile>, Arc<ClientConfig>);
 
 impl TlsConnector {
     pub(super) fn new(tls: RedisTls) -> Self {
-        let given = tls.config.clone().map(|config| (Vec::new(), config));
+        let given = tls.config.clone().map(Arc::unwrap_or_clone);
+        let given = given.map(|config| (Vec::new(), Arc::new(without_resumption(config))));
         Self { tls, current: Mutex::new(given) }
     }
 
@@ -154,7 +156,7 @@ impl TlsConnector {
             let files = paths.into_iter().map(PemFile::read).collect::<Result<Vec<_>, _>>()?;
             match known {
                 Some((known, config)) if known == files => Ok((known, config)),
-                _ => config_of(&files).map(|config| (files, Arc::new(config))),
+                _ => config_of(&files).map(|config| (files, Arc::new(without_resumption(config)))),
             }
         });
         match (renewed.await.map_err(io::Error::other)?, current) {
@@ -218,6 +220,12 @@ fn config_of(files: &[PemFile]) -> Result<ClientConfig, String> {
     let private = private.map_err(|_| key.says("no private key"))?;
     let config = builder.with_client_auth_cert(chain.certificates()?, private);
     config.map_err(|error| chain.says(error))
+}
+
+/// A handshake that resumes a session does not check certificates again.
+fn without_resumption(mut config: ClientConfig) -> ClientConfig {
+    config.resumption = Resumption::disabled();
+    config
 }
 
 /// Adds the authorities that this system trusts.

@@ -1,10 +1,9 @@
 //! Shared tools of bellwether's test suites: loaders that count, layers over them, and recorders of metrics and spans.
 //!
-//! With the feature `servers` also [`servers`], each started for one test, a proxy that injects [`faults`], worker
-//! [`processes`], and a [`ledger`] of loads in a database. With `lock`, worker processes that take [`locks`].
+//! With the feature `servers` also [`servers`], a proxy that injects [`faults`], worker [`processes`], and a [`ledger`]
+//! of loads in a database. With `lock`, worker processes that take [`locks`].
 //!
-//! Only integration tests, benchmarks and examples use it, and of [`fuzz`] also unit tests. The unit tests of a crate
-//! that this one depends on would meet two copies of that crate's types.
+//! Only integration tests, benchmarks and examples use it, and of [`fuzz`] also unit tests.
 
 #![allow(
     clippy::exhaustive_enums,

@@ -20,7 +20,7 @@ use tower::Service;
 pub(super) use self::state::AnswerWithStatus;
 
 use self::pending_request::PendingRequest;
-use self::state::{State, answer_by, has_runtime};
+use self::state::{State, answer_by, failure, has_runtime};
 use super::core::{Core, Peeked};
 use super::key_request::RequestOptions;
 use super::load::{Job, Loader, load_alone};
@@ -31,7 +31,7 @@ use crate::error::{CacheError, CacheErrorKind, Error};
 use crate::flight::PhaseListener;
 use crate::key::Key;
 use crate::shared_error::SharedError;
-use crate::stats::RequestEvent;
+use crate::stats::{RequestEvent, RequestRecord};
 use crate::status::{BypassReason, CacheStatus};
 
 /// The answer to one request: to a [service](crate::service::ReadThrough), to a call of a
@@ -127,19 +127,22 @@ pub(super) fn bypass<S: Loader<Req>, Req: Send + 'static, C>(
         statistics.request(RequestEvent::FailedDeadline);
         return AnswerFuture::ready(late());
     }
-    statistics.request(RequestEvent::BypassedNoKey);
+    let record = RequestRecord::begin(Arc::clone(statistics));
     let load = load_alone(inner, request, None, statistics);
     let answer = async move {
         let loaded = match deadline.filter(|_| has_runtime()) {
             Some(deadline) => timeout_at(deadline, load).await,
             None => Ok(load.await),
         };
-        let answer = match loaded {
-            Ok(Ok(answer)) => answer.map_err(|error| Error::Load(SharedError::new(error))),
-            Ok(Err(panicked)) => Err(panicked.into()),
-            Err(_) => return late(),
+        let status = CacheStatus::Bypass(BypassReason::NoKey);
+        let answered = match loaded {
+            Ok(Ok(Ok(answer))) => (Ok(answer), status),
+            Ok(Ok(Err(error))) => (Err(Error::Load(SharedError::new(error))), status),
+            Ok(Err(panicked)) => (Err(panicked.into()), status),
+            Err(_) => late(),
         };
-        (answer, CacheStatus::Bypass(BypassReason::NoKey))
+        record.count(answered.0.as_ref().map_or_else(failure, |_| RequestEvent::BypassedNoKey));
+        answered
     };
     AnswerFuture(Stage::Pending(answer.boxed()))
 }

@@ -567,7 +567,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         self.is_counted = true;
         let event = match answer {
             (_, CacheStatus::Hit { .. }) if !self.has_asked => RequestEvent::HitLocal,
-            (Err(error), CacheStatus::Failed) => failure(error),
+            (Err(error), CacheStatus::Failed | CacheStatus::Bypass(_)) => failure(error),
             (_, status) => RequestEvent::of(status),
         };
         if let (_, CacheStatus::Collapsed { place, waited }) = answer {

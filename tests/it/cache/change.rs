@@ -201,7 +201,7 @@ async fn a_change_of_a_tag_removes_all_its_entries() {
     for item in [1, 2] {
         asked(&tagged, item, &Loader::new()).await.0.unwrap();
     }
-    let changed = cache.handle().change_tag(&tag, written()).await.unwrap();
+    let changed = cache.change_tag(&tag, written()).await.unwrap();
     assert_eq!(changed.into_inner(), "written");
     assert_eq!((cache.get(1).await.unwrap(), cache.get(2).await.unwrap()), (None, None));
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::builder;
+use crate::support::store::{local, remote};
 
 trait Kept: Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
@@ -216,4 +217,22 @@ fn bytes_of_a_type_with_other_names_are_not_decoded() {
 fn what_json_keeps_is_json() {
     let row = Row { sku: 1, note: Some("text".to_owned()) };
     assert_eq!(encoded(&row), r#"{"sku":1,"note":"text"}"#);
+}
+
+/// A process that has not loaded a value has nothing but its bytes.
+#[tokio::test(start_paused = true)]
+async fn a_remote_handle_gives_what_the_bytes_of_a_value_say() {
+    #[derive(Clone, Deserialize, Serialize)]
+    struct Page {
+        #[serde(skip)]
+        views: u64,
+    }
+    let store = MemoryStore::new(10);
+    for (store, views) in [(local(&store), 7), (remote(&MemoryStore::new(10)), 0)] {
+        let cache = builder::<u64, Page>(store).build().unwrap();
+        for views in [7, views] {
+            let page = cache.get_or_load(1, async || Ok::<_, Infallible>(Page { views: 7 }));
+            assert_eq!(page.await.unwrap().views, views);
+        }
+    }
 }

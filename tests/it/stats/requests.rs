@@ -1,5 +1,6 @@
 //! Each request counts once, by its outcome.
 
+use bellwether::codec::Cacheability;
 use bellwether::service::KeyRequest;
 use bellwether::stats::RequestStats;
 use bellwether::{Key, Lifetimes, MemoryStore, ReadThroughLayer, Wait};
@@ -147,6 +148,24 @@ async fn requests_past_the_cache_and_too_late_are_counted() {
     }
     let expected = [("bypassed_no_key", 1), ("failed_deadline", 2), ("failed_misuse", 1)];
     assert_eq!(counted(&layer.stats().requests), only(&expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_load_past_the_cache_counts_as_a_failure() {
+    for (end, name) in [(End::Fail, "failed_loader"), (End::Panic, "failed_panicked")] {
+        let loader = Loader::new();
+        let private = layer(MemoryStore::new(10)).classify(|_: &usize| Cacheability::PrivateKey);
+        let mut cached = private.build().unwrap().layer(loader.clone());
+        for _ in 0..2 {
+            answer(&cached, 1).await;
+        }
+        let unkeyed = ReadThroughLayer::builder(MemoryStore::new(10), |_: &u64| KeyRequest::none());
+        let mut past = unkeyed.build().unwrap().layer(loader.clone());
+        loader.ends_by(end);
+        assert!(cached.call(1).await.is_err() && past.call(1).await.is_err());
+        assert_eq!(counted(&cached.stats().requests), only(&[("led_unstored", 2), (name, 1)]));
+        assert_eq!(counted(&past.stats().requests), only(&[(name, 1)]));
+    }
 }
 
 #[tokio::test(start_paused = true)]

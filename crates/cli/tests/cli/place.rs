@@ -114,9 +114,14 @@ pub(crate) async fn lead(store: &RedisStore, key: Key, tags: &[Tag]) -> Lease {
 
 /// Stores "bread" for an item, fresh for a minute and then stale for another one.
 pub(crate) async fn fill(store: &RedisStore, key: Key, tags: &[Tag]) {
+    fill_by(1, store, key, tags).await;
+}
+
+/// Stores a value of a codec.
+pub(crate) async fn fill_by(codec: u8, store: &RedisStore, key: Key, tags: &[Tag]) {
     let lease = lead(store, key, tags).await;
     let value = Value::new(b"bread".to_vec().into());
     let lifetimes = Lifetimes::fresh_for(MINUTE).stale_if_error(MINUTE);
-    let settled = store.settle(End::Commit(lease, Draft::new(value, 1, lifetimes))).await;
+    let settled = store.settle(End::Commit(lease, Draft::new(value, codec, lifetimes))).await;
     assert_eq!(settled.expect("an answer"), Settled::Done);
 }

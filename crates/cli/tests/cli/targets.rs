@@ -3,7 +3,7 @@
 use bellwether::{Cache, Key};
 use bellwether_testkit::servers::RedisServer;
 
-use crate::place::{MINUTE, Place, bellwether, fill, item, succeeded};
+use crate::place::{MINUTE, Place, bellwether, fill, fill_by, item, succeeded};
 
 async fn said(args: &[&str]) -> (Option<i32>, String) {
     let output = bellwether().env_remove("BELLWETHER_REDIS_URL").args(args).output().await;
@@ -46,6 +46,22 @@ async fn digits_of_which_nothing_is_stored_are_an_error() {
     let said = String::from_utf8(output.stderr).expect("a text");
     assert_eq!(output.status.code(), Some(1));
     assert!(said.contains("bw:shop:{0f3a99c1*"), "{said}");
+}
+
+#[tokio::test]
+async fn an_entry_shows_its_codec_or_that_this_version_cannot_read_it() {
+    let place = Place::single();
+    let store = place.store().await;
+    let shown = [(1, "fresh", "json"), (77, "fresh", "of the program"), (8, "fresh", "http")];
+    for (codec, entry, name) in shown {
+        fill_by(codec, &store, item(1), &[]).await;
+        let shown = place.run(&["inspect", "item", "1"]).await;
+        assert_eq!((&shown["entry"], &shown["codec"]), (&entry.into(), &name.into()), "{shown}");
+    }
+    fill_by(2, &store, item(1), &[]).await;
+    let shown = place.run(&["inspect", "item", "1"]).await;
+    assert_eq!(shown["entry"], "unreadable", "{shown}");
+    assert!(shown["reason"].as_str().expect("a text").contains("codec 2"), "{shown}");
 }
 
 #[tokio::test]

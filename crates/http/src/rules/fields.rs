@@ -38,11 +38,11 @@ pub(crate) fn storable_headers(response: &HeaderMap) -> HeaderMap {
     kept
 }
 
-/// The fields that `no-cache` names: they are for the caller whose request loaded the response (RFC
-/// 9111, section 5.2.2.4).
-pub(crate) fn fields_for_one(response: &HeaderMap) -> HeaderMap {
+/// The fields that `no-cache` names (RFC 9111, section 5.2.2.4), and those that the program does not
+/// store: they are for the caller whose request loaded the response.
+pub(crate) fn fields_for_one(response: &HeaderMap, unstored: &[HeaderName]) -> HeaderMap {
     let mut own = HeaderMap::new();
-    for name in for_one(response) {
+    for name in for_one(response).chain(unstored.iter().cloned()) {
         if !own.contains_key(&name) {
             let values = response.get_all(&name);
             values.iter().for_each(|value| _ = own.append(name.clone(), value.clone()));

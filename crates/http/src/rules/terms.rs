@@ -94,6 +94,8 @@ pub(crate) struct Defaults {
     /// Whether `Cache-Control` and `Pragma` of requests are ignored.
     pub(crate) ignores_request_cache_control: bool,
     pub(crate) credentials: Credentials,
+    /// The fields of a response that are for the caller whose request loaded it, and not stored.
+    pub(crate) unstored: Vec<HeaderName>,
 }
 
 /// The terms of a response, without its selecting header fields.

@@ -302,6 +302,30 @@ async fn fields_that_no_cache_names_reach_the_caller_that_loaded_them_and_no_oth
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn fields_that_the_program_does_not_store_reach_only_the_caller_that_loaded_them() {
+    for terms in [("vary", "accept"), ("x-other", "1"), ("cache-control", "max-age=60, private")] {
+        let origin = Origin::new(move |request: http::Request<_>, nth: usize| async move {
+            let is_asked = request.headers().contains_key("if-none-match");
+            let status = (":status", if is_asked { "304" } else { "200" });
+            let (id, lifetime) = (nth.to_string(), ("cache-control", "max-age=60"));
+            Ok(page(&[status, lifetime, ("etag", "\"1\""), ("x-request-id", &id), terms], ""))
+        });
+        let layer = memory().unstored_fields(["X-Request-Id", "server-timing"]).build().unwrap();
+        let cache = cached(&layer, &origin);
+        for _ in 0..2 {
+            let nth = origin.asked().to_string();
+            let (first, waiter) = tokio::join!(get(&cache, &[]), get(&cache, &[]));
+            assert_eq!(field(&first, "x-request-id"), nth, "{terms:?}");
+            assert_ne!(field(&waiter, "x-request-id"), nth, "{terms:?}");
+            assert_ne!(field(&get(&cache, &[]).await, "x-request-id"), nth, "{terms:?}");
+            pass(61).await;
+        }
+    }
+    let error = memory().unstored_fields(["x request"]).build().unwrap_err().to_string();
+    assert!(error.contains("x request"), "{error}");
+}
+
 /// RFC 5861, section 3.
 #[tokio::test(start_paused = true)]
 async fn any_use_of_a_stale_response_starts_its_revalidation() {

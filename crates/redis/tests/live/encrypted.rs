@@ -172,16 +172,22 @@ async fn a_mistake_causes_no_storm_of_connections() {
 }
 
 #[tokio::test]
-async fn a_reconnect_resumes_the_session() {
+async fn each_connection_checks_the_certificate() {
     let authority = Authority::new("ours");
     let server = RedisServer::start();
     let upstream = ([127, 0, 0, 1], server.port()).into();
     let front = TlsFront::start(upstream, &authority.local()).await;
-    let store = trusting(&front.url(), &authority).connect().await.expect("a store");
-    let before = front.resumed();
-    server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    store.find(key(1)).await.expect("an answer over another connection");
-    assert!(front.resumed() > before, "{} of {}", front.resumed(), front.connections());
+    let file = server.dir().join("ca.crt");
+    fs::write(&file, authority.pem()).expect("a file");
+    for tls in [trust(&authority), RedisTls::ca_file(file)] {
+        let options = options_at(&front.url()).tls(tls);
+        let store = options.connect().await.expect("a store");
+        let before = front.connections();
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        store.find(key(1)).await.expect("an answer over another connection");
+        assert!(front.connections() > before);
+        assert_eq!(front.resumed(), 0, "of {}", front.connections());
+    }
 }
 
 #[tokio::test]

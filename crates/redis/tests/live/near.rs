@@ -190,6 +190,19 @@ async fn a_flushed_server_ends_all_copies() {
     assert_eq!(looked(&store, 1).await, None);
 }
 
+/// No server reports it.
+#[tokio::test]
+async fn copies_of_a_database_that_is_swapped_end_with_near_ttl() {
+    let server = RedisServer::start();
+    let options = near(options(&server)).near_ttl(Duration::from_millis(500));
+    let store = options.connect().await.expect("a store");
+    put(&store, 1, 7).await;
+    assert_eq!((looked(&store, 1).await, copied(&store, 1)), (Some(7), Some(7)));
+    server.command(&["SWAPDB", "0", "1"]);
+    until("the end of the copy", || copied(&store, 1).is_none()).await;
+    assert_eq!(looked(&store, 1).await, None);
+}
+
 #[test]
 fn copies_end_with_the_runtime_of_their_connection() {
     let server = RedisServer::start();

@@ -103,7 +103,7 @@ use self::script::Script;
 use bellwether::store::Tags;
 use bellwether::store::{
     Accept, Acquire, Claim, End, Entry, InProcessStore, Lease, Peek, Renew, Settled, StoreFuture,
-    Withdrawal, WithdrawalTarget,
+    Value, Withdrawal, WithdrawalTarget,
 };
 use bellwether::store::{Store, Watch, Watchers};
 use bellwether::{Key, StoreError};
@@ -126,7 +126,8 @@ impl<S: Store> FaultyStore<S> {
     }
 
     /// Makes this handle behave like a remote store: [`peek`](Store::peek) knows nothing, so every
-    /// hit needs a lookup, and no operation is done at its first poll.
+    /// hit needs a lookup, no operation is done at its first poll, and of a value that is encoded only the
+    /// bytes are stored. So a codec that does not give a value again is found.
     ///
     /// Default: it peeks as the store does. [`heal`](Self::heal) does not end this, as it is no
     /// fault.
@@ -255,7 +256,12 @@ impl<S: Store> Store for FaultyStore<S> {
         self.ask(Operation::Renew, self.store.renew(lease, term))
     }
 
-    fn settle(&self, end: End) -> StoreFuture<Settled> {
+    fn settle(&self, mut end: End) -> StoreFuture<Settled> {
+        if let (true, End::Commit(_, draft)) = (self.remote, &mut end)
+            && !draft.value.encoded().is_empty()
+        {
+            draft.value = Value::new(draft.value.encoded().clone());
+        }
         self.ask(Operation::from(&end), self.store.settle(end))
     }
 

@@ -88,6 +88,24 @@ async fn a_slot_that_moves_ends_its_copies_only() {
     until("the new copy ends", || !has_copy(&there, moved)).await;
 }
 
+/// Some servers do not report names that they drop with a slot.
+#[tokio::test]
+async fn copies_of_a_slot_that_is_taken_without_its_names_end_with_near_ttl() {
+    let cluster = RedisCluster::start();
+    let options = options_at(&cluster.url()).near(MIB).near_ttl(Duration::from_secs(1));
+    let store = options.connect().await.expect("a store");
+    fill(&store, 1, "x").await;
+    copy(&store, 1).await;
+    let taken = slot(&cluster, 1);
+    let taker = &cluster.nodes()[(cluster.owner_of(taken) + 1) % 3];
+    for verb in ["DELSLOTS", "ADDSLOTS"] {
+        taker.command(&["CLUSTER", verb, &taken.to_string()]);
+    }
+    taker.command(&["CLUSTER", "BUMPEPOCH"]);
+    until("its copy ends", || !has_copy(&store, 1)).await;
+    assert_eq!(found(&store, key(1)).await, None);
+}
+
 /// The connection to the former primary stays open.
 #[tokio::test]
 async fn after_a_planned_failover_copies_end_with_their_entries() {

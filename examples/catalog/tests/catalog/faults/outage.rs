@@ -13,7 +13,8 @@ use tokio::time::sleep;
 use super::{Alert, hasty_rules, until_fired};
 use crate::exporter::expose;
 
-pub(super) const DAMAGED: &[Alert] = &[("BellwetherStoreUnreadable", "shared")];
+pub(super) const DAMAGED: &[Alert] =
+    &[("BellwetherStoreUnreadable", "shared"), ("BellwetherValuesUnusable", "product")];
 
 pub(super) const DOWN: &[Alert] = &[
     ("BellwetherInvalidationsFail", "product"),
@@ -43,6 +44,8 @@ async fn the_alerts_fire_when_entries_are_damaged_and_when_invalidations_are_los
     let mut redis = RedisServer::start();
     let store = connect(&redis).await;
     let cache = Cache::builder("product", store.clone()).ttl(HOUR).build().expect("options");
+    let changed: Cache<usize, String> =
+        Cache::builder("product", store.clone()).ttl(HOUR).build().expect("options");
     let narrow = Cache::builder("narrow", store.clone()).ttl(HOUR).max_loads(1);
     let narrow = narrow.wait(Wait::at_most(Duration::from_millis(200))).build().expect("options");
     let caches = [cache.clone(), narrow.clone()];
@@ -58,6 +61,10 @@ async fn the_alerts_fire_when_entries_are_damaged_and_when_invalidations_are_los
         let answer = cache.get_or_load(1, async || Ok::<_, io::Error>(1)).await;
         assert_eq!(answer.expect("an answer"), 1);
         redis.command(&["EVAL", DAMAGE, "0"]);
+        // So is one of another type.
+        changed.get_or_load(1, async || Ok::<_, io::Error>("one".to_owned())).await.expect("one");
+        let answer = cache.get_or_load(1, async || Ok::<_, io::Error>(1)).await;
+        assert_eq!(answer.expect("an answer"), 1);
     })
     .await;
 
