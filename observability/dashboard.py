@@ -32,9 +32,10 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-# Which series a panel shows: those of caches, of stores, and of sets of locks.
+# Which series a panel shows: those of caches, of stores, of followers, and of sets of locks.
 CACHE = 'job=~"$job", instance=~"$instance", cache=~"$cache"'
 STORE = 'job=~"$job", instance=~"$instance", store=~"$store"'
+CHANGES = 'job=~"$job", instance=~"$instance"'
 LOCKS = 'job=~"$job", instance=~"$instance", kind=~"$locks"'
 
 
@@ -227,6 +228,22 @@ ROWS = [
          "{{store}}", "How much memory they take."),
         ("Entries removed to make room", "cps", False, per_second("store_evictions_total", STORE, "store"),
          "{{store}}", "If it grows, the memory store is small."),
+    ]),
+    ("Recorded changes", [
+        ("Changes that wait", "none", False, "max by (table) (%s)" % metric("changes_pending", CHANGES), "{{table}}",
+         "Rows that no follower has applied yet, counted up to 10,000."),
+        ("Age of the oldest change", "s", False, "max by (table) (%s)" % metric("changes_oldest_seconds", CHANGES),
+         "{{table}}", "How long it has waited. Until it is applied, callers may get what was there before."),
+        ("Lag behind the commit", "s", False, quantile(0.99, "changes_lag_seconds", CHANGES, "table"), "{{table}}",
+         "99 % of the changes were applied so soon after their commit."),
+        ("Applied changes", "cps", True, per_second("changes_applied_total", CHANGES, "table"), "{{table}}",
+         "Rows that followers have applied to all stores."),
+        ("Changes applied again", "cps", False, per_second("changes_reapplied_total", CHANGES, "table"), "{{table}}",
+         "Rows that a store may have lost, since it has connected again."),
+        ("Changes that can never be applied", "cps", False, per_second("changes_dead_total", CHANGES, "table"),
+         "{{table}}", "Their column failure says why."),
+        ("Errors of followers", "cps", True, per_second("changes_errors_total", CHANGES, "of"), "{{of}}",
+         "Rounds that the database or a store has failed. The rows wait."),
     ]),
     ("Locks", [
         ("Attempts to lock", "cps", True, per_second("lock_waits_total", LOCKS, "result"), "{{result}}",

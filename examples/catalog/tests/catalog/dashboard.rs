@@ -9,6 +9,7 @@ use bellwether_testkit::servers::{PrometheusServer, RedisServer};
 use serde_json::Value;
 use tokio::time::sleep;
 
+use crate::changes::Changes;
 use crate::locks;
 use crate::prometheus::{LOOKS, number, query, shipped};
 use crate::server::Catalog;
@@ -72,7 +73,8 @@ async fn every_panel_has_data_after_a_burst() {
     let of_memory = Catalog::start(&["--store", "memory"]);
     let fleet = Catalog::start(&["--store", &redis.url()]);
     let locks = locks::serve().await;
-    let targets = [of_memory.targets(), fleet.targets(), vec![&locks]].concat();
+    let changes = Changes::start(&redis).await;
+    let targets = [of_memory.targets(), fleet.targets(), vec![&locks, &changes.target]].concat();
     let rules = fs::read_to_string(shipped("rules.yml")).expect("the rules");
     let prometheus = PrometheusServer::start(&targets, &rules);
     let mut waiting = panels();
@@ -80,6 +82,7 @@ async fn every_panel_has_data_after_a_burst() {
     for look in 0..LOOKS {
         fleet.press("burst").await;
         share_a_load(&fleet, 70_000 + look).await;
+        changes.record("product");
         sleep(Duration::from_secs(1)).await;
         let mut empty = Vec::new();
         for (title, expression) in waiting {

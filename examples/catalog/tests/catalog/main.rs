@@ -3,6 +3,7 @@
 
 mod api;
 mod browser;
+mod changes;
 mod dashboard;
 mod exporter;
 mod faults;

@@ -3,6 +3,7 @@
 
 mod between;
 mod callers;
+mod changes;
 mod lost_locks;
 mod outage;
 
@@ -123,6 +124,7 @@ fn every_alert_of_the_rules_fires_in_a_test_that_makes_its_fault() {
         outage::DAMAGED,
         outage::DOWN,
         lost_locks::ALERTS,
+        changes::ALERTS,
     ];
     let fired: BTreeSet<_> = tests.into_iter().flatten().map(|(name, _)| *name).collect();
     assert_eq!(names.collect::<BTreeSet<_>>(), fired);
