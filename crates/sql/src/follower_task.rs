@@ -10,6 +10,7 @@ use bellwether::adapter::warn_throttled;
 use sqlx::Database;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
+use tracing::Instrument;
 
 use super::batch::{ChangeBatch, Kinds, reached as has};
 use super::dialect::Dialect;
@@ -183,7 +184,8 @@ impl<D: Dialect> FollowerTask<D> {
         let Some(last) = rows.last().map(|row| row.id) else { return Ok(None) };
         let kinds = Kinds::new(table.kinds(&mut transaction).await?);
         let ChangeBatch { wanted, dead, unknown } = ChangeBatch::new(&rows, &kinds, stores);
-        let Reached { failed, succeeded, error } = stores.apply(wanted).await;
+        let span = tracing::debug_span!(target: "bellwether::changes", "changes.apply", table = table.schema, rows = rows.len());
+        let Reached { failed, succeeded, error } = stores.apply(wanted).instrument(span).await;
         let is_done = |at: &usize| !failed.contains_key(at) && !dead.contains_key(at);
         let done: Vec<_> = (0..rows.len()).filter(is_done).map(|at| &rows[at]).collect();
         let ids: Vec<_> = done.iter().map(|row| row.id).collect();

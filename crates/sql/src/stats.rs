@@ -20,6 +20,9 @@ use bellwether::stats::{Histogram, HistogramStats};
 /// | `changes_dead_total` | counter | `table` | rows that can never be applied: their column `failure` says why |
 /// | `changes_errors_total` | counter | `table`, `of` | rounds that have failed: at the `database` or a `store` |
 /// | `changes_lag_seconds` | histogram | `table` | from a row's commit until it was applied; from its insertion, if the server does not `track_commit_timestamp` |
+///
+/// # Spans
+/// `changes.apply` (level debug, fields `table` and `rows`) is the time in which the stores take a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct FollowerStats {

@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS public.bellwether_changes (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 COMMENT ON TABLE public.bellwether_changes IS 'bellwether 1';
 CREATE INDEX IF NOT EXISTS bellwether_changes_pending
-    ON public.bellwether_changes ((reached <> ''), id) WHERE applied_at IS NULL AND failure IS NULL;
+    ON public.bellwether_changes (least(length(reached), 1), id) WHERE applied_at IS NULL AND failure IS NULL;
 CREATE INDEX IF NOT EXISTS bellwether_changes_applied
     ON public.bellwether_changes (applied_at) WHERE applied_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS bellwether_changes_failed
@@ -140,88 +140,90 @@ $$;
 CREATE OR REPLACE FUNCTION public.bellwether_wake() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF current_setting('bellwether.notify', true) IS DISTINCT FROM 'off' THEN
-        PERFORM pg_notify('bellwether_changes', TG_TABLE_SCHEMA);
-    END IF;
+    PERFORM pg_notify('bellwether_changes', TG_TABLE_SCHEMA);
     RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER bellwether_wake AFTER INSERT ON public.bellwether_changes
-    FOR EACH STATEMENT EXECUTE FUNCTION public.bellwether_wake();
+    FOR EACH STATEMENT WHEN (current_setting('bellwether.notify', true) IS DISTINCT FROM 'off')
+    EXECUTE FUNCTION public.bellwether_wake();
 
--- For triggers: bellwether_changed('key', 'item', 'id') records, of each row that has changed, the old and the
+-- For triggers FOR EACH ROW: bellwether_changed('key', 'item', 'id') records, of a row that has changed, the old and the
 -- new key in the cache `item`; ('tag', 'shelf', 'shelf_id') a tag. Several columns are the parts, in this order.
---
--- FOR EACH ROW, or FOR EACH STATEMENT with `REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows`, as
--- bellwether_watch makes it: that is one row for each distinct key. With ('key', 'item', 'id', '>1000', 'items'), a
--- statement that changes more than 1000 keys records the tag `items` instead. BEFORE TRUNCATE, all rows have changed.
+-- BEFORE TRUNCATE FOR EACH STATEMENT, all rows have changed.
 CREATE OR REPLACE FUNCTION public.bellwether_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    columns text[] := TG_ARGV[2:];
-    above bigint;
-    instead text;
-    source text;
     names text;
     parts text;
-    found bigint;
+    source text;
 BEGIN
+    SELECT string_agg(quote_ident(name), ', ' ORDER BY at),
+           string_agg(format('public.bellwether_part(changed.%I)', name), ', ' ORDER BY at)
+        INTO names, parts FROM unnest(TG_ARGV[2:]) WITH ORDINALITY AS named (name, at);
+    source := CASE TG_OP WHEN 'INSERT' THEN 'SELECT ($2).*' WHEN 'DELETE' THEN 'SELECT ($1).*'
+        WHEN 'TRUNCATE' THEN format('SELECT DISTINCT %s FROM %I.%I', names, TG_TABLE_SCHEMA, TG_TABLE_NAME)
+        ELSE format('SELECT %s FROM (SELECT ($1).*) AS old UNION SELECT %1$s FROM (SELECT ($2).*) AS new', names) END;
+    EXECUTE format('INSERT INTO public.bellwether_changes (target, name, parts) SELECT %L, %L, '
+        'jsonb_build_array(%s) FROM (%s) AS changed', TG_ARGV[0], TG_ARGV[1], parts, source)
+        USING CASE WHEN TG_OP IN ('UPDATE', 'DELETE') THEN OLD END, CASE WHEN TG_OP IN ('INSERT', 'UPDATE') THEN NEW END;
+    RETURN NULL;
+END $$;
+
+-- Makes the triggers of a table, for each statement: bellwether_watch('items', 'key', 'item', 'id'). What follows
+-- the table is what bellwether_changed takes. A statement records one row for each distinct key that it changes, old
+-- and new. With ('items', 'key', 'item', 'id', '>1000', 'items'), one that changes more than 1000 keys records the tag
+-- `items` instead.
+--
+-- The triggers call a function of their own, whose statements are planned once for each session. It writes with the
+-- rights of the role that has called this.
+CREATE OR REPLACE FUNCTION public.bellwether_watch(changed regclass, VARIADIC args text[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    columns text[] := args[3:];
+    above bigint;
+    names text;
+    parts text;
+    source text;
+    records text;
+    body text := '';
+    op text;
+    function text;
+BEGIN
+    IF cardinality(args) < 3 OR args[1] NOT IN ('key', 'tag') THEN
+        RAISE EXCEPTION 'bellwether_watch takes a table, ''key'' or ''tag'', a name, and columns';
+    ELSIF NOT has_table_privilege('public.bellwether_changes', 'INSERT') THEN
+        RAISE EXCEPTION 'permission denied for table bellwether_changes' USING ERRCODE = 'insufficient_privilege';
+    END IF;
     IF cardinality(columns) > 2 AND columns[cardinality(columns) - 1] LIKE '>%' THEN
         above := substr(columns[cardinality(columns) - 1], 2);
-        instead := columns[cardinality(columns)];
         columns := columns[:cardinality(columns) - 2];
     END IF;
     SELECT string_agg(quote_ident(name), ', ' ORDER BY at),
            string_agg(format('public.bellwether_part(changed.%I)', name), ', ' ORDER BY at)
         INTO names, parts FROM unnest(columns) WITH ORDINALITY AS named (name, at);
-    IF TG_LEVEL = 'ROW' THEN
-        source := CASE TG_OP WHEN 'INSERT' THEN 'SELECT ($2).*' WHEN 'DELETE' THEN 'SELECT ($1).*'
-            ELSE format('SELECT %s FROM (SELECT ($1).*) AS old UNION SELECT %1$s FROM (SELECT ($2).*) AS new', names) END;
-        EXECUTE format('INSERT INTO public.bellwether_changes (target, name, parts) SELECT %L, %L, '
-            'jsonb_build_array(%s) FROM (%s) AS changed', TG_ARGV[0], TG_ARGV[1], parts, source)
-            USING CASE WHEN TG_OP <> 'INSERT' THEN OLD END, CASE WHEN TG_OP <> 'DELETE' THEN NEW END;
-        RETURN NULL;
-    END IF;
-    source := CASE TG_OP WHEN 'INSERT' THEN 'new_rows' WHEN 'TRUNCATE'
-        THEN format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME) ELSE 'old_rows' END;
-    EXECUTE format('SELECT count(*) FROM (SELECT FROM %s LIMIT 1) AS first', source) INTO found;
-    IF found = 0 THEN
-        RETURN NULL;
-    END IF;
-    source := CASE TG_OP WHEN 'UPDATE'
-        THEN format('SELECT %1$s FROM old_rows UNION SELECT %1$s FROM new_rows', names)
-        ELSE format('SELECT DISTINCT %s FROM %s', names, source) END;
-    IF above IS NOT NULL THEN
-        EXECUTE format('SELECT count(*) FROM (%s LIMIT %s) AS few', source, above + 1) INTO found;
-        IF found > above THEN
-            INSERT INTO public.bellwether_changes (target, name, parts) VALUES ('tag', instead, '[]');
-            RETURN NULL;
-        END IF;
-    END IF;
-    EXECUTE format('INSERT INTO public.bellwether_changes (target, name, parts) SELECT %L, %L, '
-        'jsonb_build_array(%s) FROM (%s) AS changed', TG_ARGV[0], TG_ARGV[1], parts, source);
-    RETURN NULL;
-END $$;
-
--- Makes the triggers of a table, for each statement: bellwether_watch('items', 'key', 'item', 'id'). What follows
--- the table is what bellwether_changed takes.
-CREATE OR REPLACE FUNCTION public.bellwether_watch(changed regclass, VARIADIC args text[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    op text;
-    rows text;
-    quoted text;
-BEGIN
-    IF cardinality(args) < 3 OR args[1] NOT IN ('key', 'tag') THEN
-        RAISE EXCEPTION 'bellwether_watch takes a table, ''key'' or ''tag'', a name, and columns';
-    END IF;
-    SELECT string_agg(quote_literal(arg), ', ' ORDER BY at) INTO quoted
-        FROM unnest(args) WITH ORDINALITY AS given (arg, at);
     FOREACH op IN ARRAY ARRAY['insert', 'update', 'delete', 'truncate'] LOOP
-        rows := CASE op WHEN 'insert' THEN 'REFERENCING NEW TABLE AS new_rows'
-            WHEN 'update' THEN 'REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows'
-            WHEN 'delete' THEN 'REFERENCING OLD TABLE AS old_rows' ELSE '' END;
-        EXECUTE format('CREATE OR REPLACE TRIGGER %I %s %s ON %s %s FOR EACH STATEMENT '
-            'EXECUTE FUNCTION public.bellwether_changed(%s)', format('bellwether_%s_%s_%s', op, args[1], args[2]),
-            CASE op WHEN 'truncate' THEN 'BEFORE' ELSE 'AFTER' END, op, changed, rows, quoted);
+        source := CASE op WHEN 'insert' THEN format('SELECT DISTINCT %s FROM new_rows', names)
+            WHEN 'update' THEN format('SELECT %1$s FROM old_rows UNION SELECT %1$s FROM new_rows', names)
+            WHEN 'delete' THEN format('SELECT DISTINCT %s FROM old_rows', names)
+            ELSE format('SELECT DISTINCT %s FROM %s', names, changed) END;
+        records := format('INSERT INTO public.bellwether_changes (target, name, parts) SELECT %L, %L, '
+            'pg_catalog.jsonb_build_array(%s) FROM (%s) AS changed;', args[1], args[2], parts, source);
+        IF above IS NOT NULL THEN
+            records := format('IF (SELECT pg_catalog.count(*) > %s FROM (%s LIMIT %s) AS few) THEN '
+                'INSERT INTO public.bellwether_changes (target, name, parts) VALUES (''tag'', %L, ''[]''); '
+                'ELSE %s END IF;', above, source, above + 1, args[cardinality(args)], records);
+        END IF;
+        body := body || format('IF TG_OP = %L THEN %s END IF; ', upper(op), records);
+    END LOOP;
+    function := format('public.%I', format('bellwether_%s_%s', changed::oid, md5(args[1] || ' ' || args[2])));
+    EXECUTE format('CREATE OR REPLACE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER '
+        'SET search_path = pg_catalog, pg_temp AS %L', function, 'BEGIN ' || body || 'RETURN NULL; END');
+    FOREACH op IN ARRAY ARRAY['insert', 'update', 'delete', 'truncate'] LOOP
+        EXECUTE format('CREATE OR REPLACE TRIGGER %I %s %s ON %s %s FOR EACH STATEMENT EXECUTE FUNCTION %s()',
+            format('bellwether_%s_%s_%s', op, args[1], args[2]),
+            CASE op WHEN 'truncate' THEN 'BEFORE' ELSE 'AFTER' END, op, changed,
+            CASE op WHEN 'insert' THEN 'REFERENCING NEW TABLE AS new_rows'
+                WHEN 'update' THEN 'REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows'
+                WHEN 'delete' THEN 'REFERENCING OLD TABLE AS old_rows' ELSE '' END, function);
     END LOOP;
 END $$;

@@ -4,5 +4,5 @@ SELECT json_build_array(id, target, name, parts::text, expire_ms, reached,
     extract(epoch FROM clock_timestamp() - coalesce(CASE WHEN current_setting('track_commit_timestamp') = 'on'
         THEN pg_xact_commit_timestamp(xmin) END, made_at)), NULL)::text
 FROM public.bellwether_changes
-WHERE applied_at IS NULL AND failure IS NULL AND (reached <> '') = ($1 = 1) AND id > $2
+WHERE applied_at IS NULL AND failure IS NULL AND least(length(reached), 1) = $1 AND id > $2
 ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED

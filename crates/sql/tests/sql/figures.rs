@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use bellwether::stats::HistogramStats;
 use bellwether_sql::FollowerHandle;
-use sqlx::postgres::PgPool;
+use futures_util::future::join_all;
+use sqlx::postgres::{PgPool, PgPoolOptions};
 use tokio::time::sleep;
 
 use crate::place::{Place, fill};
@@ -87,4 +88,42 @@ async fn figures_of_idle_followers() {
     let after = place.value(transactions).await;
     println!("100 idle followers: {} transactions a second", (after - before) / 10);
     assert!(pool.size() > 0);
+}
+
+/// How many updates a second 16 writers commit.
+async fn updates_a_second(place: &Place) -> u64 {
+    let pool = PgPoolOptions::new().max_connections(16).connect(&place.postgres.url()).await;
+    let pool = pool.expect("the database");
+    let until = Instant::now() + Duration::from_secs(5);
+    let writers = (0..16_i64).map(|writer| {
+        let pool = pool.clone();
+        tokio::spawn(async move {
+            let mut count = 0;
+            while Instant::now() < until {
+                let update = sqlx::query("UPDATE items SET price = price + 1 WHERE id = $1");
+                update.bind(1 + writer * 1_000 + count % 1_000).execute(&pool).await.expect("it");
+                count += 1;
+            }
+            count.unsigned_abs()
+        })
+    });
+    let counts = join_all(writers.collect::<Vec<_>>()).await;
+    counts.into_iter().map(|count| count.expect("a writer")).sum::<u64>() / 5
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "prints figures"]
+async fn figures_of_writers_with_and_without_triggers() {
+    let place = Place::start().await;
+    place.run("CREATE TABLE items (id bigint PRIMARY KEY, price bigint)").await;
+    place.run("INSERT INTO items SELECT id, 1 FROM generate_series(1, 20000) AS id").await;
+    let without = updates_a_second(&place).await;
+    place.run("SELECT bellwether_watch('items', 'key', 'item', 'id')").await;
+    place.run("ALTER DATABASE postgres SET bellwether.notify = off").await;
+    let silent = updates_a_second(&place).await;
+    place.run("ALTER DATABASE postgres RESET bellwether.notify").await;
+    let told = updates_a_second(&place).await;
+    println!(
+        "16 writers, updates a second: {without} without a trigger, {silent} with, {told} with NOTIFY"
+    );
 }

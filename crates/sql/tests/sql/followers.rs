@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bellwether::{Cache, Tag};
 use bellwether_redis::RedisStore;
+use bellwether_testkit::recorder::Published;
 use bellwether_testkit::servers::RedisServer;
 use bellwether_testkit::wait::until;
 
@@ -151,4 +152,27 @@ async fn a_follower_that_is_dropped_leaves_its_rows_to_others() {
     assert_eq!(place.pending().await, 1);
     let _other = place.follow().await;
     place.applied().await;
+}
+
+#[tokio::test]
+async fn the_figures_of_a_follower_are_published() {
+    let place = Place::start().await;
+    let follower = place.follow().await;
+    place.run("SELECT bellwether_invalidate('item', 42), bellwether_invalidate('other', 1)").await;
+    let counted = || {
+        let stats = follower.stats();
+        stats.applied + stats.dead == 2 && stats.pending == 0
+    };
+    until("all is counted", counted).await;
+    let published = Published::default();
+    metrics_facade::with_local_recorder(&published, || bellwether::metrics::publish(&follower));
+    let value = |name: &str| published.value(&format!("bellwether_changes_{name}"));
+    assert_eq!(value("applied_total table=public"), 1);
+    assert_eq!(value("dead_total table=public"), 1);
+    assert_eq!(value("reapplied_total table=public"), 0);
+    assert_eq!(value("errors_total table=public of=database"), 0);
+    assert_eq!(value("errors_total table=public of=store"), 0);
+    assert_eq!(value("lag_seconds table=public"), 1);
+    assert_eq!(published.gauge("bellwether_changes_pending table=public"), 0.0);
+    assert_eq!(published.gauge("bellwether_changes_oldest_seconds table=public"), 0.0);
 }
