@@ -130,7 +130,7 @@ const ADAPTERS: [(&str, &str); 22] = [
         "crates/cli/src/ crates/sql/src/batch.rs crates/sql/src/parts.rs crates/sql/src/table.rs src/codec/json.rs",
     ),
     ("sfv", "crates/http/src/rules/lists.rs crates/http/src/rules/invalidation.rs"),
-    ("sqlx", "crates/cli/src/follow.rs crates/sql/src/"),
+    ("sqlx", "crates/cli/src/changes.rs crates/cli/src/follow.rs crates/sql/src/"),
     ("subtle", "crates/http/src/purge.rs"),
     ("tokio_rustls", "crates/redis-client/src/tls.rs crates/lock/src/postgres/tls.rs"),
     ("tokio_postgres", "crates/lock/src/postgres/"),

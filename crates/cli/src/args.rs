@@ -78,6 +78,10 @@ pub(crate) enum Command {
         count: Option<u64>,
     },
     /// Check the servers: rights, version, memory and eviction, messages, tracking, clocks, latency,
-    /// persistence, replicas.
-    Doctor,
+    /// persistence, replicas. With a database, also its table of changes.
+    Doctor {
+        /// The address of the database, such as postgres://user@host/shop or mysql://user@host/shop.
+        #[arg(long, value_name = "URL", env = "BELLWETHER_DATABASE_URL", hide_env_values = true)]
+        database: Option<String>,
+    },
 }

@@ -9,25 +9,22 @@ use bellwether_redis_client::{ClientSetup, RedisValue};
 use serde_json::json;
 
 use crate::CliError;
+use crate::changes;
+use crate::finding::{FINE, Finding, MEND, NOTE};
 use crate::nodes::{ServerNode, list, nodes, text};
 use crate::output::line;
 use crate::server::ServerArgs;
 
-/// Nothing to do.
-const FINE: &str = "fine";
-
-/// Worth a thought, or not known.
-const NOTE: &str = "note";
-
-/// It must be mended.
-const MEND: &str = "mend";
-
-/// What it is about, the verdict, and what was found.
-type Finding = (&'static str, &'static str, String);
-
 /// Returns whether nothing must be mended.
-pub(crate) async fn run(server: &ServerArgs, json: bool) -> Result<bool, CliError> {
+pub(crate) async fn run(
+    server: &ServerArgs,
+    database: Option<String>,
+    json: bool,
+) -> Result<bool, CliError> {
     let mut is_well = report("all", of_store(server).await?, json)?;
+    if let Some(url) = database {
+        is_well &= report("database", changes::examine(&url).await, json)?;
+    }
     match server.client(ClientSetup::default()).await {
         Ok(client) => {
             for node in nodes(&client) {

@@ -2,7 +2,9 @@
 //! checks the servers.
 
 mod args;
+mod changes;
 mod doctor;
+mod finding;
 mod follow;
 mod inspect;
 mod nodes;
@@ -48,7 +50,7 @@ async fn run(Args { server, json, command }: Args) -> Result<ExitCode, CliError>
         }
         Command::Follow(args) => follow::run(&server, args, json).await?,
         Command::Watch { every, count } => watch::run(&server, every, count, json).await?,
-        Command::Doctor => doctor::run(&server, json).await?,
+        Command::Doctor { database } => doctor::run(&server, database, json).await?,
     };
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -4,8 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use bellwether_testkit::servers::RedisServer;
+use bellwether_sql::Migrations;
+use bellwether_testkit::servers::{MariaDbServer, PostgresServer, RedisServer};
 use serde_json::Value;
+use sqlx::{MySql, Postgres};
 
 use crate::place::{bellwether, json};
 
@@ -112,4 +114,36 @@ async fn a_password_is_read_from_a_file_and_never_shown() {
     let (code, said) = run("hunter2").await;
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("WRONGPASS") && !said.contains("hunter2"), "{said}");
+}
+
+/// What it says of the table of changes of a database.
+async fn of_changes(redis: &RedisServer, database: &str) -> Vec<String> {
+    let url = redis.url();
+    let args = ["doctor", "--json", "--namespace", "shop", "--url", &url, "--database", database];
+    let output = bellwether().args(args).output().await.expect("it runs");
+    let found = String::from_utf8(output.stdout).expect("a text");
+    let found = found.lines().map(json).filter(|finding| finding["at"] == "database");
+    found.map(|finding| format!("{} {}", finding["verdict"], finding["says"])).collect()
+}
+
+#[tokio::test]
+async fn the_table_of_changes_is_examined_in_each_database() {
+    let (redis, postgres, mariadb) =
+        (RedisServer::start(), PostgresServer::start(), MariaDbServer::start());
+    let missing = of_changes(&redis, &postgres.url()).await;
+    assert!(missing[0].starts_with("\"mend\"") && missing[0].contains("bellwether_changes"));
+    postgres.command(Migrations::<Postgres>::SQL);
+    mariadb.command(&format!("USE test; {}", Migrations::<MySql>::SQL));
+    let insert = "INSERT INTO bellwether_changes (target, name, parts, made_at, failure) VALUES
+        ('key', 'item', '[1]', now() - interval '60' second, NULL),
+        ('key', 'item', '[2]', now(), 'it is none')";
+    postgres.command(insert);
+    mariadb.command(&format!("USE test; {insert}"));
+    for database in [postgres.url(), mariadb.url()] {
+        let found = of_changes(&redis, &database).await;
+        let [waits, dead, followers] = &found[..] else { panic!("{found:?}") };
+        assert!(waits.starts_with("\"mend\" \"1 changes wait, the oldest for 6"), "{waits}");
+        assert!(dead.starts_with("\"note\" \"1 can never be applied"), "{dead}");
+        assert_eq!(followers, "\"note\" \"no follower was started in the last day\"");
+    }
 }
