@@ -66,6 +66,23 @@ fn two_processes_of_a_shop_serve_a_change_at_once() {
 }
 
 #[test]
+fn a_price_that_psql_changes_is_asked_for_again() {
+    let (redis, postgres) = (RedisServer::start(), PostgresServer::start());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_postgres_triggers"));
+    let command = command.env("REDIS_URL", redis.url()).env("DATABASE_URL", postgres.url());
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+    let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    let mut lines = lines.map(|line| line.expect("a line"));
+    for cents in ["999 cents", "1234 cents"] {
+        assert_eq!(lines.next().as_deref(), Some("asks the database"));
+        assert_eq!(lines.next().as_deref(), Some(cents));
+        postgres.command("UPDATE prices SET cents = 1234");
+    }
+    _ = child.kill();
+    _ = child.wait();
+}
+
+#[test]
 fn a_thousand_requests_to_a_service_are_one_query() {
     let output = Command::new(env!("CARGO_BIN_EXE_tower_service")).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
