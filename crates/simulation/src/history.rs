@@ -10,7 +10,8 @@ use crate::burst::BurstRecord;
 use crate::host::Millis;
 use crate::locked;
 use crate::network::Network;
-use crate::promises::{DataLoss, Incarnation, Required, SourceVersion, Subject};
+use crate::promises::{ChangeOf, DataLoss, Incarnation, Required, SourceVersion, Subject};
+use crate::recorded::RecordedChanges;
 
 /// What all callers and loaders of a run share.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(crate) struct History {
     lost_at: Option<Millis>,
     /// For how long each process has stood still.
     pub(crate) paused: BTreeMap<usize, Millis>,
+    /// What a database has recorded, and no follower has applied.
+    pub(crate) recorded: RecordedChanges,
     pub(crate) operations: u64,
     pub(crate) under_way: u64,
     pub(crate) loads: u64,
@@ -78,6 +81,13 @@ impl Shared {
     /// The key and its tag among the subjects.
     fn subjects_of(&self, key: u64) -> impl Iterator<Item = u64> {
         [Some(key), self.tag_of(key).map(|tag| self.keys + tag)].into_iter().flatten()
+    }
+
+    pub(crate) fn subject(&self, what: ChangeOf) -> u64 {
+        match what {
+            ChangeOf::Key(key) => key,
+            ChangeOf::Tag(tag) => self.keys + tag,
+        }
     }
 
     pub(crate) fn tag_of(&self, key: u64) -> Option<u64> {
@@ -230,6 +240,31 @@ impl Shared {
         });
     }
 
+    /// A writer that knows no cache changes the source. Its transaction has a row, which is applied this much later.
+    pub(crate) fn record(&self, what: ChangeOf, later: Millis) {
+        let subject = self.subject(what);
+        let Some(version) = self.begin_change(subject) else { return };
+        let due_at = self.network.now() + later;
+        self.note(format_args!("{what:?} {version} is recorded, and due at {due_at}"));
+        self.with(|history| history.recorded.record(subject, what, version, due_at));
+    }
+
+    /// A follower has applied a row, so no later request gets what was there before; or it tries again later.
+    pub(crate) fn end_recorded(&self, what: ChangeOf, process: Incarnation, is_ok: bool) {
+        let (now, subject) = (self.network.now(), self.subject(what));
+        if !is_ok {
+            return self.with(|history| {
+                // The process may repeat it, too.
+                history.subjects[subject as usize].repeated_until = now + LATEST_REPETITION;
+                history.recorded.failed(subject, now);
+            });
+        }
+        if let Some(row) = self.with(|history| history.recorded.applied(subject)) {
+            self.note(format_args!("{process:?} has applied {what:?} {}", row.version));
+            self.end_change(subject, Some((row.version, false, process, true)));
+        }
+    }
+
     pub(crate) fn versions(&self, key: u64) -> Loaded {
         self.with(|history| {
             let mut versions =
@@ -298,7 +333,10 @@ impl Shared {
     }
 
     pub(crate) fn ended(&self, process: Incarnation) {
-        self.with(|history| history.subjects.iter_mut().for_each(|it| it.ended(process)));
+        self.with(|history| {
+            history.recorded.ended(process);
+            history.subjects.iter_mut().for_each(|it| it.ended(process));
+        });
     }
 
     /// From now on no fault has an effect.

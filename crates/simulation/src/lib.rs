@@ -19,6 +19,7 @@ mod operations;
 mod plan;
 mod plan_kind;
 mod promises;
+mod recorded;
 mod reduced_run;
 mod reduction;
 mod server;

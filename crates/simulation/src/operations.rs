@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::history::{Asked, Loaded, Shared};
 use crate::host::Millis;
-use crate::promises::Incarnation;
+use crate::promises::{ChangeOf, Incarnation};
 
 /// A process as its callers see it.
 #[derive(Clone, Debug)]
@@ -43,13 +43,6 @@ pub(crate) struct Get {
     pub(crate) load_fails: bool,
     pub(crate) deadline: Option<Millis>,
     pub(crate) forces_refresh: bool,
-}
-
-/// A change of the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChangeOf {
-    Key(u64),
-    Tag(u64),
 }
 
 /// How the cache is told of it.
@@ -180,10 +173,7 @@ impl Caller {
 
     /// Changes the source, and tells the cache.
     pub(crate) async fn change(self, what: ChangeOf, how: Telling, leaves_after: Option<u32>) {
-        let subject = match what {
-            ChangeOf::Key(key) => key,
-            ChangeOf::Tag(tag) => self.shared.keys + tag,
-        };
+        let subject = self.shared.subject(what);
         let Some(version) = self.shared.begin_change(subject) else { return };
         let asked = self.shared.ask(subject % self.shared.keys, self.process, self.near);
         self.shared.note(format_args!("{:?} begins {how:?} of {what:?} {version}", self.process));
@@ -202,6 +192,12 @@ impl Caller {
         let done = done.map(|it| it.map_err(|error| error.kind()));
         self.check_wait(&asked, None);
         self.end(&asked, "change", &format!("{what:?} {how:?} {version}: {done:?}"));
+    }
+
+    /// Applies what a database has recorded, as a follower does.
+    pub(crate) async fn apply_recorded(self, what: ChangeOf) {
+        let done = self.tell(what, Telling::Invalidate).await;
+        self.shared.end_recorded(what, self.process, done.is_ok());
     }
 
     async fn tell(&self, what: ChangeOf, how: Telling) -> Result<(), CacheError> {

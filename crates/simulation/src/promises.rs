@@ -10,6 +10,13 @@ pub(crate) type Incarnation = (usize, u32);
 /// The number of a change of the source.
 pub(crate) type SourceVersion = u64;
 
+/// A change of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeOf {
+    Key(u64),
+    Tag(u64),
+}
+
 /// A key or a tag of the source.
 #[derive(Debug, Default)]
 pub(crate) struct Subject {

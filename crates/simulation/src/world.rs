@@ -20,9 +20,10 @@ use crate::fleet::ServerFleet;
 use crate::history::Shared;
 use crate::host::{Host, Millis, PANICS};
 use crate::network::{Network, NetworkState, NodeId};
-use crate::operations::{Caller, ChangeOf, Get, Telling};
+use crate::operations::{Caller, Get, Telling};
 use crate::plan::{LONGEST_BURST, RunPlan, WARM_KEYS};
 use crate::plan_kind::PlanKind;
+use crate::promises::ChangeOf;
 use crate::reduction::{FAULTS, OPERATIONS, Reduction};
 use crate::server::Mutations;
 
@@ -342,6 +343,7 @@ impl World {
                 rate = rate.saturating_sub(1_000);
             }
         }
+        self.follow();
         self.servers.tick(&self.shared);
         self.shared.network.with(NetworkState::serve);
         for (place, process) in self.processes.iter_mut().enumerate() {
@@ -369,6 +371,17 @@ impl World {
         }
     }
 
+    /// Each process takes a row that a database has recorded, if one is due.
+    fn follow(&self) {
+        for process in self.processes.iter().filter(|it| it.runs(self.now)) {
+            let caller = process.caller.clone();
+            let taken = self.shared.with(|it| it.recorded.take(caller.process, self.now));
+            if let Some(what) = taken {
+                process.host.spawn(caller.apply_recorded(what));
+            }
+        }
+    }
+
     /// Begins an operation in a process.
     fn operate(&mut self) {
         let Some(random) = &mut self.begin(OPERATIONS) else { return };
@@ -386,6 +399,9 @@ impl World {
             let how = match random.random_range(0..4) {
                 0 => Telling::Expire,
                 1 if !is_of_tag => Telling::Put,
+                2 if random.random() => {
+                    return self.shared.record(what, random.random_range(0..LATEST_FOLLOWER));
+                }
                 _ => Telling::Invalidate,
             };
             return process.host.spawn(caller.change(what, how, leaves_after));
@@ -543,6 +559,9 @@ impl World {
 /// For how long a process with a quota runs, of each period.
 const QUOTA: Millis = 20;
 const QUOTA_PERIOD: Millis = 100;
+
+/// How long after its commit a follower takes a row, at most.
+const LATEST_FOLLOWER: Millis = 400;
 
 /// For how many keys one call asks.
 const MOST_AT_ONCE: usize = 4;
