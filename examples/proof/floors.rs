@@ -32,8 +32,8 @@ use crate::row::mixed;
 
 const HEAD: usize = 24;
 const RING: usize = 16;
-/// The largest record: two sorts of floors, two stores in each of eight processes.
-const LARGEST: usize = 2 * 2 * MOST_WORKERS * HEAD;
+/// The largest record: two sorts of floors, of two stores and of recorded changes in each of eight processes.
+const LARGEST: usize = 2 * 3 * MOST_WORKERS * HEAD;
 pub(crate) const MOST_WORKERS: usize = 8;
 
 /// What is invalidated: a row, or all rows of a group.
@@ -55,7 +55,8 @@ pub(crate) struct Return {
     /// Everything older than this version is outdated.
     pub(crate) version: u64,
     pub(crate) at: u64,
-    /// The store of a process over which it was made.
+    /// The store of a process over which it was made. Behind all those, each process has one for what it has recorded
+    /// in the database, and any process has applied.
     pub(crate) member: usize,
     pub(crate) sort: Sort,
 }
@@ -124,7 +125,7 @@ impl Bounds {
 impl Floors {
     /// Makes the file.
     pub(crate) fn create(path: &Path, workers: usize) -> io::Result<()> {
-        let members = 2 * workers;
+        let members = 3 * workers;
         let bytes = Subject::count() * 2 * members * (HEAD + RING * HEAD);
         File::create(path)?.set_len(bytes as u64)
     }
@@ -133,7 +134,7 @@ impl Floors {
         let file = File::options().read(true).write(true).open(path)?;
         let pending =
             [(); 2].map(|()| (0..2 * Subject::count()).map(|_| AtomicU64::new(0)).collect());
-        Ok(Self { file, members: 2 * workers, written: Mutex::default(), pending })
+        Ok(Self { file, members: 3 * workers, written: Mutex::default(), pending })
     }
 
     /// The floors that a read through a store must keep if it begins now. `member % 2` is the store within

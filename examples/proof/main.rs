@@ -18,12 +18,13 @@
 //! batches, with deadlines, and leave; others change rows and groups of rows, and invalidate, expire or put them.
 //!
 //! Faults: workers are killed and stopped, servers are killed, restarted empty, stopped, flushed and failed over,
-//! slots move, connections are cut, delayed, refused and silent, the source fails.
+//! slots move, connections are cut, delayed, refused and silent, the source fails. Where a PostgreSQL is installed, some
+//! changes are only recorded there; each worker follows it, and it is killed, restarted, stopped, and ends connections.
 //!
 //! # What is checked
 //! | promise | how |
 //! |---|---|
-//! | nothing outlives its invalidation | each row has a version; each read compares it with the floors that were known before it began ([`floors`]) |
+//! | nothing outlives its invalidation | each row has a version; each read compares it with the floors that were known before it began ([`floors`]): also with that of a change which a follower has applied |
 //! | near copies | the same, but a copy may lag behind another process for 1.25 s |
 //! | stale answers | the same for invalidations; after an expiry, they end with their window |
 //! | whole values | each row has its key and a checksum |

@@ -13,6 +13,8 @@ pub(crate) struct Setup {
     pub(crate) worker: u32,
     pub(crate) workers: usize,
     pub(crate) url: String,
+    /// The database that records changes, if there is one.
+    pub(crate) database: Option<String>,
     /// Where the main process listens, and the file of floors.
     pub(crate) socket: String,
     pub(crate) floors: String,

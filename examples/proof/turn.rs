@@ -22,6 +22,7 @@ use crate::hub::Hub;
 use crate::judge::{self, Judged};
 use crate::messages::{Order, Setup};
 use crate::process::Process;
+use crate::servers::database::Database;
 use crate::servers::{Injector, Servers, locked, pause};
 
 /// How long the workers may take to be ready, and to end.
@@ -78,7 +79,8 @@ impl Turn {
         Floors::create(&self.floors(), args.workers)?;
         let mut rng = StdRng::seed_from_u64(self.seed);
         let mut servers = Servers::start(self.kind, runtime);
-        let mut fleet = Fleet::start(self, args, &servers)?;
+        let mut database = Database::start();
+        let mut fleet = Fleet::start(self, args, &servers, database.as_ref())?;
         let mut seen = Seen { at: now(), primaries: servers.primaries() };
         let bursts = runtime.spawn(bursts::run(Arc::clone(self), args.workers));
         let until = Instant::now() + self.length;
@@ -93,7 +95,7 @@ impl Turn {
             self.rest(&mut fleet, &servers, &mut seen, calm);
             if Instant::now() < until && !self.is_stopped() {
                 self.hub.order(&Order::Faulty(true));
-                self.disturb(&mut rng, &mut servers, &mut fleet, runtime);
+                self.disturb(&mut rng, &mut servers, database.as_mut(), &mut fleet, runtime);
                 seen.note_failovers(&servers, &self.log);
                 let settled = Duration::from_millis(200);
                 sleep(settled);
@@ -115,18 +117,20 @@ impl Turn {
         &self,
         rng: &mut StdRng,
         servers: &mut Servers,
+        database: Option<&mut Database>,
         fleet: &mut Fleet,
         runtime: &Handle,
     ) {
         let mut injector = Injector { log: &self.log, rng };
-        match injector.rng.random_range(0..10) {
-            0 => fleet.kill_one(self, &mut injector, servers),
-            1 | 2 => fleet.stop_one(&mut injector),
-            3 => injector.inject("source fails", Loss::Nothing, None, |rng| {
+        match (injector.rng.random_range(0..11), database) {
+            (0, _) => fleet.kill_one(self, &mut injector, servers),
+            (1 | 2, _) => fleet.stop_one(&mut injector),
+            (3, _) => injector.inject("source fails", Loss::Nothing, None, |rng| {
                 self.hub.is_failing.store(true, Ordering::Relaxed);
                 pause(rng, 50, 1_500);
                 self.hub.is_failing.store(false, Ordering::Relaxed);
             }),
+            (4, Some(database)) => database.disturb(&mut injector),
             _ => servers.disturb(&mut injector, runtime),
         }
     }
@@ -151,18 +155,25 @@ impl Turn {
         self.dir.path().join("floors")
     }
 
-    fn setup(&self, args: &Args, servers: &Servers, worker: u32, starts: u64) -> Setup {
+    fn setup(
+        &self,
+        args: &Args,
+        servers: &Servers,
+        database: Option<&Database>,
+        worker: u32,
+    ) -> Setup {
         let path = |path: PathBuf| path.display().to_string();
         Setup {
             worker,
             workers: args.workers,
             url: servers.url(worker),
+            database: database.map(Database::url),
             socket: path(self.dir.path().join("socket")),
             floors: path(self.floors()),
-            seed: self.seed.wrapping_add(1 + u64::from(worker) + starts * 1_000),
+            seed: self.seed.wrapping_add(1 + u64::from(worker)),
             near_rate: args.near_rate / args.workers as u64,
             plants_stale: args.plant == Some(Plant::Stale),
-            is_faulty: starts > 0,
+            is_faulty: false,
         }
     }
 }
@@ -200,9 +211,15 @@ struct Fleet {
 }
 
 impl Fleet {
-    fn start(turn: &Turn, args: &Args, servers: &Servers) -> io::Result<Self> {
+    fn start(
+        turn: &Turn,
+        args: &Args,
+        servers: &Servers,
+        database: Option<&Database>,
+    ) -> io::Result<Self> {
         let workers = 0..args.workers as u32;
-        let setups: Vec<_> = workers.map(|worker| turn.setup(args, servers, worker, 0)).collect();
+        let setups: Vec<_> =
+            workers.map(|worker| turn.setup(args, servers, database, worker)).collect();
         let processes = setups.iter().map(Process::start).collect::<Result<_, _>>()?;
         let fleet = Self { processes, setups, starts: 0 };
         let began = Instant::now();

@@ -1,6 +1,7 @@
 //! The servers of a turn, and the faults that each kind of them can have.
 
 mod cluster;
+pub(crate) mod database;
 mod sentinel;
 mod single;
 

@@ -45,6 +45,11 @@ impl Caches {
         }
     }
 
+    /// The store without near copies.
+    pub(super) fn plain_store(&self) -> RedisStore {
+        self.by_store[0].store.clone()
+    }
+
     /// Waits until no failed invalidation is left to be repeated.
     pub(super) async fn drain(&self, limit: Duration) {
         for OfStore { store, .. } in &self.by_store {

@@ -11,7 +11,7 @@ use super::source::{Source, SourceDown, locked};
 use crate::clock::{Stalls, now};
 use crate::floors::{Bounds, Floor, Floors, Return, Sort, Subject};
 use crate::kinds::{LONGEST, RowKey};
-use crate::messages::{Promise, Report, Suspect};
+use crate::messages::{Promise, Report, Setup, Suspect};
 use crate::row::{Row, Versions};
 use crate::tally::{Counts, Tally, Tier};
 
@@ -31,6 +31,7 @@ const JUST_THEN: u64 = 10_000;
 pub(super) struct Checker {
     floors: Floors,
     worker: usize,
+    workers: usize,
     source: Source,
     tally: Mutex<Tally>,
     is_faulty: AtomicBool,
@@ -64,13 +65,14 @@ pub(super) struct Answered {
 }
 
 impl Checker {
-    pub(super) fn new(floors: Floors, worker: u32, source: Source, is_faulty: bool) -> Self {
+    pub(super) fn new(floors: Floors, setup: &Setup, source: Source) -> Self {
         Self {
             floors,
-            worker: worker as usize,
+            worker: setup.worker as usize,
+            workers: setup.workers,
             source,
             tally: Mutex::default(),
-            is_faulty: AtomicBool::new(is_faulty),
+            is_faulty: AtomicBool::new(setup.is_faulty),
             stalls: Stalls::watch(),
             known: Mutex::default(),
         }
@@ -83,6 +85,11 @@ impl Checker {
     /// The store of this process among those of all processes.
     pub(super) fn member(&self, store: usize) -> usize {
         2 * self.worker + store
+    }
+
+    /// Behind them, what this process has recorded in the database.
+    pub(super) fn recorded_member(&self) -> usize {
+        2 * self.workers + self.worker
     }
 
     pub(super) fn set_faulty(&self, is_faulty: bool) {

@@ -2,6 +2,7 @@
 
 mod caches;
 mod checker;
+mod database;
 mod readers;
 mod source;
 mod writers;
@@ -21,6 +22,7 @@ use tokio::time::{sleep, timeout};
 
 use self::caches::Caches;
 use self::checker::Checker;
+use self::database::Database;
 use self::source::Source;
 use crate::clock::now;
 use crate::floors::Floors;
@@ -46,6 +48,7 @@ pub(super) struct World {
     setup: Setup,
     source: Source,
     caches: Caches,
+    database: Option<Database>,
     checker: Checker,
     is_ending: AtomicBool,
 }
@@ -80,9 +83,19 @@ async fn work(setup: Setup) -> Result<(), Fault> {
     let (source, mut orders) = Source::connect(&setup.socket, setup.worker).await?;
     let floors = Floors::open(setup.floors.as_ref(), setup.workers)?;
     let caches = Caches::connect(&setup.url)?;
-    let checker = Checker::new(floors, setup.worker, source.clone(), setup.is_faulty);
-    let world =
-        Arc::new(World { setup, source, caches, checker, is_ending: AtomicBool::new(false) });
+    let database = match &setup.database {
+        Some(url) => Some(Database::open(url, caches.plain_store()).await?),
+        None => None,
+    };
+    let checker = Checker::new(floors, &setup, source.clone());
+    let world = Arc::new(World {
+        setup,
+        source,
+        caches,
+        database,
+        checker,
+        is_ending: AtomicBool::new(false),
+    });
     world.source.report(Report::Ready { worker: world.setup.worker });
     let mut tasks = Vec::new();
     let rng = |task: u64| StdRng::seed_from_u64(mixed(world.setup.seed, task));

@@ -8,6 +8,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::time::sleep;
 
+use super::database::Recorded;
 use super::source::SourceDown;
 use super::{World, pause};
 use crate::clock::now;
@@ -32,12 +33,14 @@ impl World {
             let store = rng.random_range(0..2);
             // A source that is down changes nothing.
             let _: Result<(), SourceDown> = match (rng.random_range(0..100), key.group()) {
-                (0..15, Some(group)) => self.change_group(kind, group, store, &mut rng).await,
+                (0..5, Some(group)) => self.record_group(kind, group).await,
+                (5..15, Some(group)) => self.change_group(kind, group, store, &mut rng).await,
                 (0..40, _) => self.change(key, store).await,
                 (40..60, _) if kind.stale_window() > Duration::ZERO => {
                     self.expire(key, store).await
                 }
-                (60..67, _) => self.invalidate_many(key, store, rng.random_range(2..8)).await,
+                (60..65, _) => self.record_row(key).await,
+                (65..70, _) => self.invalidate_many(key, store, rng.random_range(2..8)).await,
                 _ => self.invalidate(key, store).await,
             };
         }
@@ -116,6 +119,22 @@ impl World {
         let version = self.change_row(key).await?;
         let done = self.caches.of(store, key).expire(key.number).await;
         self.ended("expire", key, Sort::Soft, store, version, done.map(drop));
+        Ok(())
+    }
+
+    /// Tells only the database.
+    async fn record_row(&self, key: RowKey) -> Result<(), SourceDown> {
+        let version = self.change_row(key).await?;
+        if let Some(subject) = Subject::row(key) {
+            self.record(Recorded::Key(key), subject, version).await;
+        }
+        Ok(())
+    }
+
+    async fn record_group(&self, kind: Kind, group: u64) -> Result<(), SourceDown> {
+        let version = self.source.change_group(group_id(kind, group)).await?;
+        let subject = Subject::group(kind, group);
+        self.record(Recorded::Tag(tag(kind, group)), subject, version).await;
         Ok(())
     }
 
