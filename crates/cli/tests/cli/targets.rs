@@ -54,12 +54,12 @@ async fn an_entry_shows_its_codec_or_that_this_version_cannot_read_it() {
     let store = place.store().await;
     let shown = [(1, "fresh", "json"), (77, "fresh", "of the program"), (8, "fresh", "http")];
     for (codec, entry, name) in shown {
-        fill_by(codec, &store, item(1), &[]).await;
-        let shown = place.run(&["inspect", "item", "1"]).await;
+        fill_by(codec, &store, item(codec.into()), &[]).await;
+        let shown = place.run(&["inspect", "item", &codec.to_string()]).await;
         assert_eq!((&shown["entry"], &shown["codec"]), (&entry.into(), &name.into()), "{shown}");
     }
-    fill_by(2, &store, item(1), &[]).await;
-    let shown = place.run(&["inspect", "item", "1"]).await;
+    fill_by(2, &store, item(2), &[]).await;
+    let shown = place.run(&["inspect", "item", "2"]).await;
     assert_eq!(shown["entry"], "unreadable", "{shown}");
     assert!(shown["reason"].as_str().expect("a text").contains("codec 2"), "{shown}");
 }
