@@ -45,7 +45,7 @@
 //! - **Authenticate requests above the layer.** A stored response goes to its callers without a call of
 //!   what is below.
 //!
-//! Your handlers send no `Cache-Control`? [`HttpCacheLayer::keyed`] takes the key and the lifetimes from
+//! Your handlers send no `Cache-Control`? [`HttpCacheLayer::keyed`] takes key and lifetimes from
 //! your program.
 //!
 //! The [guide](mod@guide) has the rest, and [`guide::invalidation`] changes. With the feature `axum` (0.8), handlers return the errors of a
