@@ -172,7 +172,7 @@ where
         let Self { cache, client, .. } = self;
         let answered = client.load_alone(None, cache.into_inner().inner, request).await;
         let status = CacheStatus::Bypass(BypassReason::NoKey);
-        record.end(&status);
+        record.end(if matches!(answered, Ok(Ok(_))) { &status } else { &CacheStatus::Failed });
         let mut response = match answered {
             Ok(Ok(response)) => response.map(CacheBody::passing),
             Ok(Err(error)) => status_of(error.into()).into_http(),
@@ -206,15 +206,19 @@ where
         let ask = ask.part_of(&record);
         let (early, given) = EarlyAnswer::channel();
         let load = UnaryRequest { ask, method, parts, message, tags, early };
+        let mut has_failed = false;
         let (response, status) = tokio::select! {
             biased;
             Ok(response) = given => (response, CacheStatus::Led { stored: false }),
             (answered, status) = self.cache.call(load).with_status() => match answered {
                 Ok(answer) => (answer.into_response(), status),
-                Err(error) => (status_for_caller(&error).into_http(), status),
+                Err(error) => {
+                    has_failed = true;
+                    (status_for_caller(&error).into_http(), status)
+                }
             },
         };
-        record.end(&status);
+        record.end(if has_failed { &CacheStatus::Failed } else { &status });
         self.shown(response, status)
     }
 

@@ -1,11 +1,11 @@
 //! Each request counts once, and says how it was answered.
 
-use bellwether::{BypassReason, CacheStatus};
+use bellwether::{BoxError, BypassReason, CacheStatus};
 use bellwether_body::CacheBody;
 use futures_util::future::join_all;
-use http::Response;
+use http::{Request, Response};
 use tonic::body::Body;
-use tower::{Layer, ServiceExt};
+use tower::{Layer, ServiceExt, service_fn};
 
 use crate::catalog::{CHANGES, Catalog, PRODUCT};
 use crate::raw::request;
@@ -36,6 +36,15 @@ async fn each_request_counts_once_and_its_response_says_how() {
     );
     assert_eq!((stats.loads.miss, stats.loads.no_key), (1, 1));
     assert_eq!(stats.running_loads(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_past_the_cache_that_fails_counts_as_a_failure() {
+    let layer = layer().build().unwrap();
+    let refused = async |_: Request<Body>| Err::<Response<Body>, _>(BoxError::from("down"));
+    layer.layer(service_fn(refused)).oneshot(request(CHANGES, "a")).await.unwrap();
+    let requests = layer.stats().requests;
+    assert_eq!((requests.failed_loader, requests.total()), (1, 1), "{requests:?}");
 }
 
 #[tokio::test(start_paused = true)]
