@@ -18,6 +18,7 @@
 
 mod bursts;
 mod bursts_in_cluster;
+mod compression;
 mod cpu;
 mod crowd;
 mod direct_calls;
@@ -63,6 +64,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("pool", pool::run),
     ("bursts", bursts::run),
     ("envelope", envelope::run),
+    ("compression", compression::run),
     ("parked", parked::run),
     ("kept", kept::run),
     ("outage", outage::run),

@@ -141,6 +141,13 @@ ROWS = [
          "then one of them may load."),
         ("Refreshes in the background", "cps", True, per_second("refreshes_total", CACHE, "result"),
          "{{result}}", "No caller notices a failed one, until the stale windows end."),
+        ("Values that loads have replaced", "cps", True, per_second("refreshed_values_total", CACHE, "value"),
+         "{{value}}", "If all writers invalidate, each changed one is an invalidation that is missing."),
+        ("Audits", "cps", True, per_second("audits_total", CACHE, "result"), "{{result}}",
+         "Hits that were loaded again. stale_served: the answer was old, and no invalidation came. undecided: it was "
+         "another one, and an invalidation or another load came."),
+        ("Shadow mode", "cps", True, per_second("shadow_total", CACHE, "result"), "{{result}}",
+         "What a cache that serves nothing yet would have done."),
         ("Loads by cache", "cps", True, per_second("loads_started_total", CACHE, "cache"), "{{cache}}",
          "Which cache asks its source how often."),
         ("Callers that a limit refused", "cps", True, per_second("refused_total", CACHE, "limit"),

@@ -501,6 +501,8 @@ impl<K, V, C> CacheBuilder<K, V, C> {
         not_found_ttl(ttl: Duration);
         stale_while_revalidate(stale: Duration);
         stale_if_error(stale: Duration);
+        audit(rate: f64);
+        shadow(shadow: bool);
     }
 
     /// As [`ReadThroughLayerBuilder::classify_error`]: what an error of a function says about the key.
@@ -526,23 +528,8 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     /// Sets a function that classifies values: whether a value is stored and for how long, says
     /// "there is none", is private to its caller, or counts as a failure.
     ///
-    /// Default: what the codec says, which is that every value is stored.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use bellwether::{Cache, MemoryStore};
-    /// # use bellwether::codec::Cacheability;
-    /// let items = Cache::<u64, Option<String>>::builder("item", MemoryStore::new(1_000))
-    ///     .ttl(Duration::from_secs(60))
-    ///     .not_found_ttl(Duration::from_secs(5))
-    ///     .classify(|item| match item {
-    ///         Some(_) => Cacheability::Keep,
-    ///         None => Cacheability::NotFound,
-    ///     })
-    ///     .build()?;
-    /// # let _: Cache<u64, Option<String>> = items;
-    /// # Ok::<_, bellwether::ConfigError>(())
-    /// ```
+    /// Default: what the codec says, which is that every value is stored. The [guide](crate::guide::answers) has
+    /// examples.
     pub fn classify(self, classify: impl Fn(&V) -> Cacheability + Send + Sync + 'static) -> Self {
         Self { layer: self.layer.map_codec(|rules| rules.classify(classify)), ..self }
     }
@@ -556,6 +543,13 @@ impl<K, V, C> CacheBuilder<K, V, C> {
         tags_of: impl Fn(&V) -> T + Send + Sync + 'static,
     ) -> Self {
         Self { layer: self.layer.map_codec(|rules| rules.tags(tags_of)), ..self }
+    }
+
+    /// As [`ReadThroughLayerBuilder::compare_by`], such as by `PartialEq::eq`: whether two values are the same.
+    ///
+    /// Default: values with other bytes are other values.
+    pub fn compare_by(self, is_same: impl Fn(&V, &V) -> bool + Send + Sync + 'static) -> Self {
+        Self { layer: self.layer.map_codec(|rules| rules.compare_by(is_same)), ..self }
     }
 
     /// Sets the version of the values, as a part of each key. Set another one if values change their

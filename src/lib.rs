@@ -45,8 +45,11 @@
 //! # Features
 //! | feature | default | what it adds |
 //! |---|---|---|
+//! | `lz4` | no | `codec::Compressed`: values are stored compressed |
 //! | `macros` | no | `#[read_through]`: a method through a `Cache`; `#[derive(CacheKey)]` |
 //! | `metrics` | no | `metrics`: the [statistics](stats) for a recorder of the `metrics` facade |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 // For the links of `delegate_load_options`, which are the same in all crates.
 extern crate self as bellwether;

@@ -7,7 +7,8 @@
 //! seconds.
 //!
 //! Give the recorder the bounds of the histograms, [`HistogramStats::SECONDS`] for those whose names
-//! end with `_seconds`, and [`HistogramStats::CALLERS`] for `flight_callers`. Then it has the same counts
+//! end with `_seconds`, [`HistogramStats::AGES`] for `stale_age_seconds`, and [`HistogramStats::CALLERS`] for
+//! `flight_callers`. Then it has the same counts
 //! as the snapshot. (For `metrics-exporter-prometheus`, that is
 //! `PrometheusBuilder::set_buckets_for_metric`; without buckets, it makes summaries.) The values that
 //! it gets are not the single ones, but add up to their sum.
@@ -48,6 +49,10 @@
 //! | `commits_total` | counter | `cache`, `result` | [`CommitStats`](crate::stats::CommitStats) |
 //! | `undecodable_total` | counter | `cache` | stored answers that could not be decoded, each a miss |
 //! | `refreshes_total` | counter | `cache`, `result` | [`RefreshStats`](crate::stats::RefreshStats) |
+//! | `refreshed_values_total` | counter | `cache`, `value` | [`AuditStats`](crate::stats::AuditStats): `changed` and `unchanged` |
+//! | `audits_total` | counter | `cache`, `result` | the same: `confirmed`, `stale_served` and `undecided` |
+//! | `shadow_total` | counter | `cache`, `result` | the same: `would_hit`, `would_miss` and `would_be_wrong` |
+//! | `stale_age_seconds` | histogram | `cache` | how long ago the values were stored that were found to be wrong |
 //! | `refused_total` | counter | `cache`, `limit` | [`LimitStats`](crate::stats::LimitStats) |
 //! | `invalidations_total` | counter | `cache`, `event` | [`InvalidationStats`](crate::stats::InvalidationStats) |
 //! | `load_duration_seconds` | histogram | `cache`, `result` | [`LoadTimeStats`](crate::stats::LoadTimeStats): how many loads have ended, and how long they took |

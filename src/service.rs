@@ -60,6 +60,90 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Above and below
+//! A retry belongs below the cache. Above, a thousand callers repeat the failure that they share:
+//!
+//! ```
+//! # use std::{future::{Ready, ready}, io, sync::{Arc, atomic::{AtomicU32, Ordering}}, time::Duration};
+//! # use bellwether::{Key, MemoryStore, ReadThroughLayer};
+//! # use futures_util::future::join_all;
+//! # use tower::{ServiceBuilder, ServiceExt, retry::Policy, service_fn};
+//! # #[derive(Clone)]
+//! # struct Retries(u8);
+//! # impl Policy<u64, u64, io::Error> for Retries {
+//! #     type Future = Ready<()>;
+//! #     fn retry(&mut self, _: &mut u64, result: &mut Result<u64, io::Error>) -> Option<Ready<()>> {
+//! #         self.0 = if result.is_err() { self.0.checked_sub(1)? } else { return None };
+//! #         Some(ready(()))
+//! #     }
+//! #     fn clone_request(&mut self, sku: &u64) -> Option<u64> { Some(*sku) }
+//! # }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let cache = ReadThroughLayer::builder(MemoryStore::new(10), |sku: &u64| Key::of("item").with(*sku));
+//! # let cache = cache.ttl(Duration::from_secs(60)).build()?;
+//! # let calls = Arc::new(AtomicU32::new(0));
+//! # let counted = Arc::clone(&calls);
+//! # let source = service_fn(move |sku: u64| {
+//! #     let fails = counted.fetch_add(1, Ordering::Relaxed) < 2;
+//! #     async move { if fails { Err(io::Error::other("busy")) } else { Ok(sku) } }
+//! # });
+//! let items = ServiceBuilder::new().layer(cache).retry(Retries(2)).service(source); // fails twice
+//! let answers = join_all((0..1_000).map(|_| items.clone().oneshot(42))).await;
+//! assert!(answers.iter().all(Result::is_ok));
+//! assert_eq!(calls.load(Ordering::Relaxed), 3);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Off
+//! With [`enabled(false)`](ReadThroughLayerBuilder::enabled), every call of a cache or layer stays as it is:
+//!
+//! - Requests load. The callers of this process share a load that began after they had asked, within the same
+//!   limits, so a burst still reaches the source once. No failure is remembered. Nothing that is stored is
+//!   read, and nothing is stored: the status is [`Disabled`](crate::BypassReason::Disabled), and `get` finds
+//!   nothing. An HTTP layer forwards each request.
+//! - Invalidations and expiries go to the store, because processes where the cache is on read it, and this one
+//!   does when it is on again. A `put` invalidates its key, and returns `false`.
+//!
+//! To leave a layer out, tower's `option_layer` needs one type of error with and without it:
+//!
+//! ```
+//! # use std::{convert::Infallible, time::Duration};
+//! use bellwether::{BoxError, Key, MemoryStore, ReadThroughLayer};
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), BoxError> {
+//! # for is_on in [true, false] {
+//! let cache = ReadThroughLayer::builder(MemoryStore::new(10), |sku: &u64| Key::of("item").with(*sku))
+//!     .ttl(Duration::from_secs(60))
+//!     .build()?;
+//! let cache = ServiceBuilder::new().map_err(BoxError::from).layer(cache).into_inner();
+//! let items = ServiceBuilder::new()
+//!     .option_layer(is_on.then_some(cache))
+//!     .map_err(BoxError::from)
+//!     .service(service_fn(async |sku: u64| Ok::<_, Infallible>(sku)));
+//! assert_eq!(items.oneshot(42).await?, 42);
+//! # }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # In shadow mode
+//! With [`shadow(true)`](ReadThroughLayerBuilder::shadow), requests load as if the cache were off, and get what is
+//! loaded. The store is filled and invalidated as if it were on, and each load looks at what it would have
+//! answered: [`would_hit`](crate::stats::AuditStats) and `would_miss` say what the cache would save.
+//! `would_be_wrong` counts stored values that differ from the loaded one and are still there ten seconds later.
+//!
+//! # Audits
+//! With [`audit(0.001)`](ReadThroughLayerBuilder::audit), one of 1,000 hits is loaded again in the background, as a
+//! refresh with the same bounds. A value that differs replaces the stored one. If no invalidation follows within
+//! ten seconds, a writer has not told the cache: [`stale_served`](crate::stats::AuditStats) counts it,
+//! [`stale_ages`](crate::stats::CacheStats::stale_ages) has how old it was, and a warning in the log names the key,
+//! as [`trace_keys`](ReadThroughLayerBuilder::trace_keys) allows. Writers that invalidate later than that, as by
+//! [`expire_tag`](Handle::expire_tag) with a spread, and sources that read replicas that lag, look like such writers.
 
 pub use crate::read_through::handle::Handle;
 pub use crate::read_through::key_request::{IntoKeyRequest, KeyRequest};

@@ -84,6 +84,8 @@ pub enum BypassReason {
     StoreFailed,
     /// The wait for the load of another caller ran out, and the policy is to load then.
     WaitRanOut,
+    /// The cache is [off](crate::service::ReadThroughLayerBuilder::enabled).
+    Disabled,
 }
 
 impl fmt::Display for CacheStatus {
@@ -120,6 +122,7 @@ impl CacheStatus {
             Self::Collapsed { place: LoadLocation::Remote, .. } => "remote",
             Self::Bypass(BypassReason::NoKey) => "no-key",
             Self::Bypass(BypassReason::Private) => "private",
+            Self::Bypass(BypassReason::Disabled) => "disabled",
             Self::Stale { why: StaleReason::StoreFailed, .. }
             | Self::Bypass(BypassReason::StoreFailed) => "store-failed",
             Self::Failed => "failed",

@@ -19,6 +19,8 @@ macro_rules! keeps_answers {
     };
 }
 
+#[cfg(feature = "lz4")]
+mod compressed;
 mod fingerprint;
 mod in_process;
 mod json;
@@ -32,6 +34,8 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+#[cfg(feature = "lz4")]
+pub use self::compressed::Compressed;
 pub use self::in_process::InProcess;
 pub use self::json::Json;
 pub use self::postcard::Postcard;
@@ -52,6 +56,7 @@ use crate::tag::Tag;
 /// | [`Json`], the default | any [`SerdeValue`] | JSON, or postcard for what JSON would change |
 /// | [`Postcard`] | the same | bytes without names, smaller and faster than JSON |
 /// | `bellwether_grpc::Prost` (its feature `prost`) | messages of prost | protobuf |
+/// | `Compressed` (the feature `lz4`) | what another codec keeps | its bytes, compressed |
 /// | [`InProcess`] | any `Clone` value, such as an `Arc` | itself: it is never encoded |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no codec for `{Response}`",
@@ -126,6 +131,12 @@ pub trait Codec<Response>: Send + Sync + 'static {
             true => Ok(()),
             false => Err("it has other bytes when it is decoded and encoded again".into()),
         }
+    }
+
+    /// Whether a stored value and a loaded one are the same, for [audits](crate::stats::AuditStats). It is
+    /// asked if their bytes differ. Provided: `None`, which says that they differ.
+    fn is_same(&self, _stored: &Self::Kept, _loaded: &Self::Kept) -> Option<bool> {
+        None
     }
 
     /// The form in which a store in the process holds a kept value beside its encoded bytes.

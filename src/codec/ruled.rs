@@ -16,16 +16,19 @@ pub struct RuledCodec<V, C> {
     codec: C,
     classify: Option<Box<ClassifyValue<V>>>,
     tags: Option<Box<TagsOfValue<V>>>,
+    same: Option<Box<CompareValues<V>>>,
 }
 
 type ClassifyValue<V> = dyn Fn(&V) -> Cacheability + Send + Sync;
 
 type TagsOfValue<V> = dyn Fn(&V) -> Vec<Tag> + Send + Sync;
 
+type CompareValues<V> = dyn Fn(&V, &V) -> bool + Send + Sync;
+
 impl<V, C> RuledCodec<V, C> {
     /// What the codec does.
     pub fn new(codec: C) -> Self {
-        Self { codec, classify: None, tags: None }
+        Self { codec, classify: None, tags: None, same: None }
     }
 
     /// Classifies by a function of the kept value, instead of what the codec says.
@@ -42,9 +45,14 @@ impl<V, C> RuledCodec<V, C> {
         Self { tags: Some(Box::new(tags_of)), ..self }
     }
 
+    /// Compares values by a function, for [`Codec::is_same`].
+    pub fn compare_by(self, is_same: impl Fn(&V, &V) -> bool + Send + Sync + 'static) -> Self {
+        Self { same: Some(Box::new(is_same)), ..self }
+    }
+
     /// The same functions with another codec.
     pub(crate) fn over<D>(self, codec: D) -> RuledCodec<V, D> {
-        RuledCodec { codec, classify: self.classify, tags: self.tags }
+        RuledCodec { codec, classify: self.classify, tags: self.tags, same: self.same }
     }
 }
 
@@ -94,6 +102,13 @@ where
 
     fn verify(&self, kept: &V, encoded: &[u8]) -> Result<(), BoxError> {
         self.codec.verify(kept, encoded)
+    }
+
+    fn is_same(&self, stored: &V, loaded: &V) -> Option<bool> {
+        match &self.same {
+            Some(is_same) => Some(is_same(stored, loaded)),
+            None => self.codec.is_same(stored, loaded),
+        }
     }
 
     fn complete(&self, kept: V, encoded: &Bytes) -> V {

@@ -18,6 +18,12 @@ pub use wait::{Backoff, Wait};
 /// and explains them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Policy {
+    /// Whether the store is asked at all.
+    pub(crate) enabled: bool,
+    /// Whether what is stored answers no request, and is only compared with what is loaded.
+    pub(crate) is_shadow: bool,
+    /// Which share of fresh answers is loaded again, to compare them.
+    pub(crate) audit: f64,
     /// Lifetimes of answers, and when they are refreshed.
     pub(crate) freshness: Freshness,
     /// How long a failure is shared, and how often a probe tries the key meanwhile.
@@ -47,6 +53,12 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
+    /// Whether what is stored answers requests.
+    #[inline]
+    pub(crate) fn serves_stored(&self) -> bool {
+        self.enabled && !self.is_shadow
+    }
+
     /// The first term of a lease. The first renewal extends it to the whole lease. So a lease whose
     /// grant was not acknowledged blocks its key for this long at most.
     pub(crate) fn first_term(&self) -> Duration {
@@ -74,6 +86,9 @@ impl Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
+            enabled: true,
+            is_shadow: false,
+            audit: 0.0,
             freshness: Freshness {
                 jitter: 0.1,
                 marker_ttl: Duration::from_secs(10),

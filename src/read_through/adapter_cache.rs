@@ -35,6 +35,11 @@ impl<C> AdapterCache<C> {
         Self(Arc::clone(&layer.core))
     }
 
+    /// Whether it is [on](crate::service::ReadThroughLayerBuilder::enabled).
+    pub fn is_enabled(&self) -> bool {
+        self.0.policy.enabled
+    }
+
     /// How long a load may take: until the head of its answer, for answers that have one.
     pub fn load_timeout(&self) -> Duration {
         self.0.policy.load_timeout
@@ -148,7 +153,7 @@ impl<C> AdapterCache<C> {
                 request.count(RequestEvent::HitLocal);
                 return Ok(Some(answer));
             }
-            Peeked::Entry(entry) => (Some(entry), RequestEvent::HitLocal),
+            Peeked::Entry(entry) | Peeked::Audited(entry) => (Some(entry), RequestEvent::HitLocal),
             Peeked::Miss => (None, RequestEvent::Missed),
             Peeked::Unknown => match self.0.store.lookup(key.clone(), tags.clone()).await {
                 Ok(found) => (found, RequestEvent::HitStore),

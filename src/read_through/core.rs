@@ -1,6 +1,7 @@
 //! The shared state of a layer: what all its services and their clones have in common.
 
 use std::any::type_name;
+use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -65,6 +66,8 @@ pub(crate) struct UnderWay {
     pub(crate) private_keys: PrivateKeys,
     /// Claims of flights that their runtime has dropped.
     pub(crate) orphaned: Arc<OrphanedClaims>,
+    /// Each audit that waits before it decides has a clone.
+    pub(crate) audits: Arc<()>,
 }
 
 impl UnderWay {
@@ -81,6 +84,7 @@ impl UnderWay {
             failures: FailureCache::default(),
             private_keys: PrivateKeys::default(),
             orphaned: Arc::default(),
+            audits: Arc::default(),
         })
     }
 
@@ -119,8 +123,12 @@ impl<C: ?Sized> Core<C> {
     where
         C: Codec<R>,
     {
+        if !self.policy.serves_stored() {
+            return Peeked::Miss;
+        }
         match self.store.peek(key) {
             Peek::Found(entry) if !entry.has_tags(tags) => Peeked::Unknown,
+            Peek::Found(entry) if self.audits(&entry) => Peeked::Audited(entry),
             Peek::Found(entry) => match self.decoded_hit(&entry) {
                 Some((answer, fresh_for)) => Peeked::Hit(answer, fresh_for),
                 None => Peeked::Entry(entry),
@@ -154,6 +162,25 @@ impl<C: ?Sized> Core<C> {
             let why = "a lease is not released: it ends when it lapses";
             self.statistics.debug(why, None, Some(&error));
         }
+    }
+
+    /// Whether a hit is audited. Each thread takes the set share of its hits.
+    #[inline]
+    pub(crate) fn audits(&self, entry: &Entry) -> bool {
+        if self.policy.audit == 0.0 || !entry.is_fresh() {
+            return false;
+        }
+        UNAUDITED.with(|share| {
+            let sum = share.get() + self.policy.audit;
+            share.set(sum.fract());
+            sum >= 1.0
+        })
+    }
+
+    /// Set if a fresh entry is due for an early refresh or an audit: what replaces it, and whether it is an audit.
+    pub(crate) fn refresh_due(&self, entry: &Entry, is_audited: bool) -> Option<(Accept, bool)> {
+        let audit = is_audited.then(|| (Accept::Other { than: entry.fence() }, true));
+        self.due_early(entry).map(|accept| (accept, false)).or(audit)
     }
 
     /// Set if a fresh entry is due for an early refresh: what replaces it.
@@ -288,6 +315,11 @@ impl<C: ?Sized> Core<C> {
     }
 }
 
+thread_local! {
+    /// Which part of an audit the hits since the last one add up to.
+    static UNAUDITED: Cell<f64> = Cell::new(jitter().fract());
+}
+
 /// What a process knows of a key without asking the store.
 #[derive(Debug)]
 pub(crate) enum Peeked<R> {
@@ -295,6 +327,8 @@ pub(crate) enum Peeked<R> {
     Hit(R, Option<Duration>),
     /// An entry that has to be decoded, is stale, or may be due for a refresh.
     Entry(Entry),
+    /// A fresh entry that is loaded again to compare it.
+    Audited(Entry),
     /// The store has no entry.
     Miss,
     /// The store has to be asked.

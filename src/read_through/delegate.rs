@@ -8,6 +8,7 @@ macro_rules! delegate_load_options {
     ($($more:tt)*) => {
         $crate::delegate_options! { layer: "bellwether::service::ReadThroughLayerBuilder";
             name(name: impl Into<::std::sync::Arc<str>>);
+            enabled(enabled: bool);
             trace_keys(keys: $crate::trace::TraceKeys);
             wait(wait: $crate::Wait);
             slow_load(after: ::std::time::Duration);

@@ -13,6 +13,25 @@ use crate::shared_error::SharedError;
 
 /// What an error of the loader says about the key. The program decides it by
 /// [`classify_error`](crate::service::ReadThroughLayerBuilder::classify_error).
+///
+/// ```
+/// use std::io::{Error, ErrorKind};
+/// use std::time::Duration;
+///
+/// use bellwether::{ErrorClass, Key, MemoryStore, ReadThroughLayer};
+///
+/// let layer = ReadThroughLayer::builder(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku))
+///     .ttl(Duration::from_secs(60))
+///     .not_found_ttl(Duration::from_secs(5))
+///     .classify_error(|error: &Error| match error.kind() {
+///         ErrorKind::NotFound => ErrorClass::NotFound,
+///         ErrorKind::ConnectionRefused => ErrorClass::SourceFailure,
+///         _ => ErrorClass::Failure,
+///     })
+///     .build()?;
+/// # let _ = layer;
+/// # Ok::<_, bellwether::ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorClass {

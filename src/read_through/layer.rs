@@ -264,10 +264,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// [`wait`](Self::wait) of a caller ends in the queue, it gets a stale answer or
     /// [`CacheErrorKind::Full`](crate::CacheErrorKind::Full). Hits and stale answers wait for nothing.
     ///
-    /// A load that begins inside another load of this process does not queue, whatever cache it is of:
-    /// otherwise the two could wait for each other. So bound the outer cache. Tasks that a loader spawns
-    /// count as inside only for calls that were made before the spawn. Loads of requests without a key, and
-    /// individual loads of private answers, do not count.
+    /// A load that begins inside another load of this process does not queue, or the two could wait for each
+    /// other: bound the outer cache. Loads without a key, and individual loads of private answers, do not count.
     ///
     /// [`build`](Self::build) fails if the bound is zero.
     ///
@@ -280,9 +278,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
         self
     }
 
-    /// Sets how many loads of this layer go on in a process after all their callers have left (see
-    /// [`WhenAbandoned::Finish`]). When there is one more, the oldest of them is cancelled.
-    /// [`build`](Self::build) fails if it is zero: see [`WhenAbandoned::Cancel`].
+    /// Sets how many loads of this layer go on in a process after all their callers have left. When there is
+    /// one more, the oldest of them is cancelled. [`build`](Self::build) fails if it is zero.
     ///
     /// Default: 64. So clients that ask and leave do not keep the database busy.
     pub fn max_abandoned_loads(self, most: usize) -> Self {
@@ -301,9 +298,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// that while the load runs. So it bounds how long a key stays blocked when its process dies,
     /// and not how long a load may take.
     ///
-    /// The first term is one second, or less if this is less. The first renewal, after a third of it,
-    /// extends it to the whole lease. So a lost reply blocks a key for one second at most.
-    /// [`build`](Self::build) fails if it is not from 100 ms to 1 h.
+    /// The first term is one second at most, so that a lost reply blocks a key no longer. [`build`](Self::build) fails if it is not from 100 ms to 1 h.
     ///
     /// Default: 3 s. The lease survives two failed renewals. A process that stands still for longer
     /// counts as dead, and its value is stored only if there is nothing newer.
@@ -330,8 +325,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
 
     /// Sets the largest answer that is stored, encoded, in bytes. A larger one is not stored: callers
     /// of its process share it, and each other process that waits makes an uncached load.
-    /// [`build`](Self::build) fails if it is not from 1 to 512 MiB, the most that Redis can hold in
-    /// one value.
+    /// [`build`](Self::build) fails if it is not from 1 to 512 MiB, the most that Redis can hold.
     ///
     /// Default: 1 MiB. Larger values cost a shared store more than they save.
     pub fn max_entry_bytes(self, most: usize) -> Self {
@@ -339,9 +333,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     }
 
     /// Sets how much longer a load may take after the head of its answer, for [adapters](crate::adapter)
-    /// whose answers have a head and a body. [`load_timeout`](Self::load_timeout) is then the limit for the
-    /// head, which the loader enforces itself: it fails with a [`CacheError`](crate::CacheError), as
-    /// a [`BoxError`], of the kind [`LoadTimedOut`](crate::CacheErrorKind::LoadTimedOut).
+    /// whose answers have a head and a body. The loader enforces [`load_timeout`](Self::load_timeout) for the
+    /// head itself, by a [`CacheError`](crate::CacheError), as a [`BoxError`], of the kind `LoadTimedOut`.
     ///
     /// Default: zero: answers have no head.
     pub fn collect_within(self, limit: Duration) -> Self {
@@ -371,11 +364,10 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// them at once. At most [`Tags::MOST`](crate::store::Tags::MOST); a request with more fails with
     /// [`CacheErrorKind::TooManyTags`](crate::CacheErrorKind::TooManyTags).
     ///
-    /// The function must use only what is in the key. Otherwise two requests of one key have
-    /// different tags, and load it again and again: a request finds no entry that lacks one of its
-    /// tags, such as an entry from before the program had tags. These tags are known before the load,
-    /// which gives the strongest guarantee: see the [guide](crate::guide::tags). For tags that
-    /// only the answer tells, there is [`answer_tags`](Self::answer_tags).
+    /// The function must use only what is in the key: a request finds no entry that lacks one of its tags,
+    /// such as one from before the program had tags. These tags are known before the load, which gives the
+    /// strongest guarantee: see the [guide](crate::guide::tags). For tags that only the answer tells, there
+    /// is [`answer_tags`](Self::answer_tags).
     ///
     /// Default: none. The function is not called for hits in this process.
     pub fn tags<Req: 'static, L, F, T: IntoIterator<Item = Tag>>(mut self, tags_of: F) -> Self
@@ -413,9 +405,41 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
         self
     }
 
-    /// Names the layer in metrics and log messages.
+    /// Switches the cache off with `false`, as from configuration: see [off](crate::service#off). Requests
+    /// load, and read and store nothing. What is invalidated is gone for processes where it is on.
     ///
-    /// Choose it as you would choose the name of a table: one per layer, from a small fixed set.
+    /// Default: `true`.
+    pub fn enabled(self, enabled: bool) -> Self {
+        self.with(|p| p.enabled = enabled)
+    }
+
+    /// Only compares, with `true`: [shadow mode](crate::service#in-shadow-mode). Requests get what is loaded.
+    ///
+    /// Default: `false`.
+    pub fn shadow(self, shadow: bool) -> Self {
+        self.with(|p| p.is_shadow = shadow)
+    }
+
+    /// Sets which share of hits is loaded again in the background, to find missing invalidations: see
+    /// [audits](crate::service#audits). [`build`](Self::build) fails if it is not from 0 to 1.
+    ///
+    /// Default: 0, which costs nothing. 0.001 is one of 1,000.
+    pub fn audit(self, rate: f64) -> Self {
+        self.set(|p| &mut p.audit, within("audit rate", rate, 0.0, 1.0))
+    }
+
+    /// Sets a function that says whether two values are the same, for [audits](crate::service#audits). It is
+    /// asked if their bytes differ, as those of equal hash maps may, and for values without bytes.
+    ///
+    /// Default: none, values with other bytes are other values.
+    pub fn compare_by<A>(
+        self,
+        is_same: impl Fn(&A, &A) -> bool + Send + Sync + 'static,
+    ) -> ReadThroughLayerBuilder<K, RuledCodec<A, C>> {
+        self.map_codec(|codec| RuledCodec::new(codec).compare_by(is_same))
+    }
+
+    /// Names the layer in metrics and log messages: one name per layer, from a small fixed set.
     ///
     /// Default: `unnamed`.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
@@ -436,15 +460,11 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// `longest`. In the cooldown, callers get a stale answer or the failure, at once. A `first` of
     /// zero shares a failure with no later caller.
     ///
-    /// A second failure in a row confirms the first. A load may fail because of its own request, so
-    /// only the caller with that request gets the first failure. Its waiters share one more load,
-    /// with the request of one of them. [`classify_error`](Self::classify_error) names errors that
-    /// need no confirmation, and errors that are no failures. A load that reaches [`load_timeout`](Self::load_timeout) is also
-    /// an error for the waiters that waited for all of it.
+    /// A second failure in a row [confirms](ErrorClass::Failure) the first. A load that reaches
+    /// [`load_timeout`](Self::load_timeout) is also an error for the waiters that waited for all of it.
     ///
-    /// In the cooldown, [probes](Self::failure_probes) try the key. The first load that succeeds ends
-    /// it for the fleet. [`build`](Self::build) fails if `longest` is shorter than `first`, or longer
-    /// than an hour.
+    /// [Probes](Self::failure_probes) try the key, and the first load that succeeds ends the cooldown.
+    /// [`build`](Self::build) fails if `longest` is shorter than `first`, or longer than an hour.
     ///
     /// Default: 1 s up to 30 s. A failing source is usually overloaded, so retries back off.
     pub fn failure_windows(self, first: Duration, longest: Duration) -> Self {
@@ -475,25 +495,6 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     ///
     /// Default: every error is an [`ErrorClass::Failure`]. One request may have caused it, and it
     /// costs one more load to find out.
-    ///
-    /// ```
-    /// use std::io::{Error, ErrorKind};
-    /// use std::time::Duration;
-    ///
-    /// use bellwether::{ErrorClass, Key, MemoryStore, ReadThroughLayer};
-    ///
-    /// let layer = ReadThroughLayer::builder(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku))
-    ///     .ttl(Duration::from_secs(60))
-    ///     .not_found_ttl(Duration::from_secs(5))
-    ///     .classify_error(|error: &Error| match error.kind() {
-    ///         ErrorKind::NotFound => ErrorClass::NotFound,
-    ///         ErrorKind::ConnectionRefused => ErrorClass::SourceFailure,
-    ///         _ => ErrorClass::Failure,
-    ///     })
-    ///     .build()?;
-    /// # let _ = layer;
-    /// # Ok::<_, bellwether::ConfigError>(())
-    /// ```
     pub fn classify_error<E: StdError + 'static>(
         mut self,
         classify: impl Fn(&E) -> ErrorClass + Send + Sync + 'static,

@@ -18,6 +18,7 @@
 //! So the store's work in a burst grows with processes and not with callers.
 
 pub(crate) mod adapter_cache;
+mod audit;
 mod core;
 mod delegate;
 pub(crate) mod error_rules;

@@ -54,7 +54,8 @@ pub(super) async fn is_in_use<C>(core: &Core<C>, key: &Key) -> bool {
     is_stored
 }
 
-/// Stores an answer that was just written to the source. Returns whether it was stored.
+/// Stores an answer that was just written to the source, or only clears the key if the cache is off. Returns
+/// whether it was stored.
 pub(super) async fn put<R, C: Codec<R>>(
     core: &Core<C>,
     key: &Key,
@@ -62,7 +63,8 @@ pub(super) async fn put<R, C: Codec<R>>(
     answer: R,
 ) -> Result<bool, StoreError> {
     let answer = load::classified(core, key, tags, core.codec.keep(answer));
-    let draft = answer.draft.filter(|it| answer.kind == AnswerKind::Value && it.is_value());
+    let is_storable = core.policy.enabled && answer.kind == AnswerKind::Value;
+    let draft = answer.draft.filter(|it| is_storable && it.is_value());
     let draft = draft.and_then(|draft| {
         let tags = tags.union(&draft.tags).ok()?;
         Some(draft.tagged(core.tags.and_everything(&tags)).as_change(Withdrawal::Invalidate))

@@ -28,6 +28,10 @@ pub struct CacheStats {
     pub undecodable: u64,
     /// Loads in the background.
     pub refreshes: RefreshStats,
+    /// Stored values that were compared with what was loaded since.
+    pub audits: AuditStats,
+    /// How long ago the values were stored that an [audit](AuditStats) has found to be wrong.
+    pub stale_ages: HistogramStats,
     /// Requests that a limit refused.
     pub refused: LimitStats,
     /// Changes through handles.
@@ -92,6 +96,13 @@ metric_table! { CacheStats, "cache":
         = |it, to| to.one(it.undecodable);
     Counter "bellwether.refreshes" "{refresh}" "Loads in the background, by how they ended."
         = |it, to| to.each("result", it.refreshes.by_name());
+    Counter "bellwether.refreshed.values" "{value}"
+        "Stored values that a load has replaced, by whether it changed them."
+        = |it, to| to.each("value", it.audits.of(&["changed", "unchanged"]));
+    Counter "bellwether.audits" "{audit}" "Fresh values that were loaded again to compare them."
+        = |it, to| to.each("result", it.audits.of(&["confirmed", "stale_served", "undecided"]));
+    Counter "bellwether.shadow" "{load}" "What a cache in shadow mode would have done."
+        = |it, to| to.each("result", it.audits.of(&["would_hit", "would_miss", "would_be_wrong"]));
     Counter "bellwether.refused" "{request}" "Requests that a limit refused."
         = |it, to| to.each("limit", it.refused.by_name());
     Counter "bellwether.invalidations" "{invalidation}" "Invalidations and expirations."
@@ -114,6 +125,9 @@ metric_table! { CacheStats, "cache":
         = |it, to| to.each("place", it.wait_times.by_name());
     Histogram "bellwether.flight.callers" "{caller}" "How many callers shared a load."
         = |it, to| to.one(it.flight_callers);
+    Histogram "bellwether.stale.age" "s"
+        "How long ago the values were stored that an audit or a shadow has found to be wrong."
+        = |it, to| to.one(it.stale_ages);
     Histogram "bellwether.notice.lag" "s"
         "How long ago the load of another process had ended when its waiters noticed."
         = |it, to| to.one(it.notice_lag);
@@ -154,6 +168,8 @@ counters! {
         bypassed_store_failed: BypassedStoreFailed,
         /// Loaded for itself, because the wait for another load ran out.
         bypassed_wait_ran_out: BypassedWaitRanOut,
+        /// Loaded, because the cache is off.
+        bypassed_disabled: BypassedDisabled,
         /// Failed with the loader's error.
         failed_loader: FailedLoader,
         /// Failed because another caller loads and the policy is to fail fast.
@@ -236,6 +252,8 @@ counters! {
         early: Early,
         /// A caller forced it.
         forced: Forced,
+        /// A fresh answer is loaded again to compare it.
+        audit: Audit,
         /// The store failed: without its lease. At most this process keeps the answer.
         store_failed: StoreFailed,
         /// Answers for the key are private or cannot be stored: without a lease.
@@ -244,18 +262,20 @@ counters! {
         wait_ran_out: WaitRanOut,
         /// The request has no key: without a lease, and the answer is not stored.
         no_key: NoKey,
+        /// The cache is off: without a lease, and the answer is not stored.
+        disabled: Disabled,
     }
 }
 
 impl LoadStats {
     /// Loads under a lease, of which a key has one at a time in the whole fleet.
     pub fn leased(&self) -> u64 {
-        self.miss + self.revalidation + self.early + self.forced
+        self.miss + self.revalidation + self.early + self.forced + self.audit
     }
 
     /// Loads without a lease. Each may repeat the load of another process.
     pub fn uncached(&self) -> u64 {
-        self.store_failed + self.private + self.wait_ran_out + self.no_key
+        self.store_failed + self.private + self.wait_ran_out + self.no_key + self.disabled
     }
 }
 
@@ -343,6 +363,37 @@ counters! {
         succeeded: Succeeded,
         /// Those that failed. Their callers got a stale or a fresh answer, and no error.
         failed: Failed,
+    }
+}
+
+counters! {
+    /// Stored values that were compared with what was loaded since: by each load that replaces a value, by
+    /// [audits](crate::service::ReadThroughLayerBuilder::audit), and in
+    /// [shadow mode](crate::service::ReadThroughLayerBuilder::shadow).
+    pub struct AuditStats by pub(crate) AuditEvent of u64 {
+        /// A load has replaced a stored value, fresh or stale, by another one. In a cache whose writers
+        /// all [invalidate](crate::Cache::invalidate), each of them is a missing invalidation.
+        changed: Changed,
+        /// A load has replaced a stored value by an equal one.
+        unchanged: Unchanged,
+        /// An audit has found that a fresh value is what the source says.
+        confirmed: Confirmed,
+        /// An audit has found that a fresh value was wrong: callers got it after the source had changed.
+        stale_served: StaleServed,
+        /// A value was another one, and was invalidated or replaced since, as it should be.
+        undecided: Undecided,
+        /// In shadow mode: a load for which a fresh value was stored.
+        would_hit: WouldHit,
+        /// In shadow mode: a load that has stored its value.
+        would_miss: WouldMiss,
+        /// In shadow mode: the stored value was wrong.
+        would_be_wrong: WouldBeWrong,
+    }
+}
+
+impl AuditStats {
+    fn of<'a>(&self, names: &'a [&str]) -> impl Iterator<Item = (&'static str, u64)> + use<'a> {
+        self.by_name().filter(move |(name, _)| names.contains(name))
     }
 }
 

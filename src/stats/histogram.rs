@@ -34,6 +34,12 @@ impl HistogramStats {
         10_000.0,
     ];
 
+    /// The bounds of ages, in seconds: from a second to a week.
+    pub const AGES: [f64; 15] = [
+        1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0, 10_800.0, 21_600.0, 43_200.0,
+        86_400.0, 259_200.0, 604_800.0,
+    ];
+
     /// No value, by these bounds.
     pub const fn none(bounds: &'static [f64; 15]) -> Self {
         Self { bounds, counts: [0; BUCKETS], sums: [0.0; BUCKETS] }
@@ -108,6 +114,11 @@ impl Histogram {
     /// A histogram of numbers of callers.
     pub(crate) fn of_callers() -> Self {
         Self::new(&HistogramStats::CALLERS, 1.0)
+    }
+
+    /// A histogram of ages.
+    pub(crate) fn of_ages() -> Self {
+        Self::new(&HistogramStats::AGES, 1e9)
     }
 
     /// Counts a time.

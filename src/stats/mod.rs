@@ -56,8 +56,8 @@ mod store_stats;
 mod striped;
 
 pub use self::cache_stats::{
-    CacheStats, CommitStats, CurrentStats, InvalidationStats, LeaseStats, LimitStats, LoadStats,
-    LoadTimeStats, RefreshStats, RequestStats, WaitTimeStats, WakeStats,
+    AuditStats, CacheStats, CommitStats, CurrentStats, InvalidationStats, LeaseStats, LimitStats,
+    LoadStats, LoadTimeStats, RefreshStats, RequestStats, WaitTimeStats, WakeStats,
 };
 pub use self::histogram::HistogramStats;
 pub use self::metric::{MetricTable, StatsSource};
@@ -77,8 +77,8 @@ pub use self::store_stats::{OperationCounters, StoreOperation};
 pub use self::striped::Striped;
 
 pub(crate) use self::cache_stats::{
-    CommitEvent, InvalidationEvent, LeaseEvent, LimitEvent, LoadReason, LoadResult, RefreshEvent,
-    RequestEvent, WakeEvent,
+    AuditEvent, CommitEvent, InvalidationEvent, LeaseEvent, LimitEvent, LoadReason, LoadResult,
+    RefreshEvent, RequestEvent, WakeEvent,
 };
 pub(crate) use self::recorder::{Activity, Statistics};
 pub(crate) use self::request_record::NotedEvent;

@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use tracing::{Span, field};
 
 use super::cache_stats::{
-    CacheStats, CommitEvent, CommitStats, CurrentStats, InvalidationEvent, InvalidationStats,
-    LeaseEvent, LeaseStats, LimitEvent, LimitStats, LoadReason, LoadResult, LoadStats,
-    LoadTimeStats, RefreshEvent, RefreshStats, RequestEvent, RequestStats, WaitTimeStats,
-    WakeEvent, WakeStats,
+    AuditEvent, AuditStats, CacheStats, CommitEvent, CommitStats, CurrentStats, InvalidationEvent,
+    InvalidationStats, LeaseEvent, LeaseStats, LimitEvent, LimitStats, LoadReason, LoadResult,
+    LoadStats, LoadTimeStats, RefreshEvent, RefreshStats, RequestEvent, RequestStats,
+    WaitTimeStats, WakeEvent, WakeStats,
 };
 use super::counters::Counters;
 use super::histogram::Histogram;
@@ -47,6 +47,8 @@ pub(crate) struct Statistics {
     undecodable: AtomicU64,
     verifiable: AtomicU64,
     refreshes: Counters<{ RefreshStats::COUNT }>,
+    audits: Counters<{ AuditStats::COUNT }>,
+    stale_ages: Histogram,
     refused: Counters<{ LimitStats::COUNT }>,
     invalidations: Counters<{ InvalidationStats::COUNT }>,
     wait_times: [Histogram; WaitTimeStats::COUNT],
@@ -68,7 +70,8 @@ impl Statistics {
 
     pub(crate) fn new(name: Arc<str>, trace_keys: TraceKeys, of: &Arc<dyn Activity>) -> Arc<Self> {
         let (activity, flight_callers) = (Some(Arc::downgrade(of)), Histogram::of_callers());
-        Arc::new(Self { name, trace_keys, activity, flight_callers, ..Self::default() })
+        let stale_ages = Histogram::of_ages();
+        Arc::new(Self { name, trace_keys, activity, flight_callers, stale_ages, ..Self::default() })
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
@@ -168,6 +171,24 @@ impl Statistics {
         self.refreshes.add(event as usize);
     }
 
+    pub(crate) fn audit(&self, event: AuditEvent) {
+        self.audits.add(event as usize);
+    }
+
+    /// A stored value of this age is wrong, and no invalidation has come.
+    pub(crate) fn stale_served(&self, finding: AuditEvent, key: &Key, age: Duration) {
+        self.audit(finding);
+        self.stale_ages.note(age);
+        let why = "a stored value is not what the source says, and was not invalidated: a writer has not told \
+                   the cache";
+        self.warn(
+            Self::NOW_AND_THEN,
+            [why, ""],
+            Some(key),
+            Some(&format_args!("stored {age:?} ago")),
+        );
+    }
+
     /// A limit has refused a caller.
     pub(crate) fn refuse(&self, limit: LimitEvent) {
         self.refused.add(limit as usize);
@@ -239,6 +260,8 @@ impl Statistics {
             commits: CommitStats::read(|event| self.commits.read(event)),
             undecodable: self.undecodable.load(Ordering::Relaxed),
             refreshes: RefreshStats::read(|event| self.refreshes.read(event)),
+            audits: AuditStats::read(|event| self.audits.read(event)),
+            stale_ages: self.stale_ages.read(),
             refused: LimitStats::read(|event| self.refused.read(event)),
             invalidations: InvalidationStats::read(|event| self.invalidations.read(event)),
             load_times,
@@ -287,7 +310,7 @@ impl Drop for RunningLoad {
 fn span(cache: &str, key: Option<&Key>, why: LoadReason, trigger: &CallerSpan) -> Span {
     let kind = key.map(Key::kind);
     let (reason, result) = (LoadStats::FIELDS[why as usize], field::Empty);
-    if !matches!(why, LoadReason::Revalidation | LoadReason::Early) {
+    if !matches!(why, LoadReason::Revalidation | LoadReason::Early | LoadReason::Audit) {
         return tracing::info_span!(target: LOAD, "cache.load", cache, key.kind = kind, key.digest = field::Empty, key.plain = field::Empty, why = reason, result);
     }
     let span = tracing::info_span!(target: LOAD, parent: None, "cache.load", cache, key.kind = kind, key.digest = field::Empty, key.plain = field::Empty, why = reason, result);

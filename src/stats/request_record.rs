@@ -82,6 +82,7 @@ impl RequestEvent {
                 BypassReason::Private => Self::BypassedPrivate,
                 BypassReason::StoreFailed => Self::BypassedStoreFailed,
                 BypassReason::WaitRanOut => Self::BypassedWaitRanOut,
+                BypassReason::Disabled => Self::BypassedDisabled,
             },
             CacheStatus::Failed => Self::FailedLoader,
         }

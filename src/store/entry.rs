@@ -213,6 +213,11 @@ impl Entry {
         self.lifetimes().stale().checked_sub(self.remaining?)
     }
 
+    /// How long ago it was stored. Zero if what is left of its life is not known.
+    pub(crate) fn age(&self) -> Duration {
+        self.remaining.map_or(Duration::ZERO, |left| self.lifetimes().life().saturating_sub(left))
+    }
+
     /// Whether it is stale and may be served while it is revalidated.
     pub fn serves_while_revalidating(&self) -> bool {
         self.stale_for().is_some_and(|stale| stale < self.stored.draft.lifetimes.while_revalidate())

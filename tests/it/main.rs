@@ -1,10 +1,12 @@
 //! What bellwether promises, without a server.
 
+mod audits;
 mod bad_input;
 mod bounds;
 mod cache;
 mod cancel;
 mod context;
+mod disabled;
 mod error_chains;
 mod failure;
 mod faulty_gates;

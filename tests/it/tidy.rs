@@ -107,12 +107,13 @@ const ARROWS: [(&str, &[&str]); 27] = [
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.
-const ADAPTERS: [(&str, &str); 22] = [
+const ADAPTERS: [(&str, &str); 23] = [
     ("axum", "crates/http/src/router.rs"),
     ("bb8", "crates/redis-client/src/pool_manager.rs"),
     ("blake3", "src/key.rs"),
     ("clap", "crates/cli/src/"),
     ("crc32fast", "crates/redis/src/envelope.rs crates/redis/src/tests/at_rest.rs"),
+    ("lz4_flex", "src/codec/compressed.rs"),
     ("mysql_async", "crates/lock/src/mysql/"),
     ("opentelemetry", "crates/opentelemetry/src/"),
     ("percent_encoding", "crates/http/src/request_key.rs crates/http/src/router.rs"),

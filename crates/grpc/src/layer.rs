@@ -21,6 +21,27 @@ use super::service::{GrpcCache, GrpcOptions};
 /// Puts a cache in front of tonic services. See the [module page](super) for examples.
 ///
 /// Its services and their clones share loads: there is one per key in this process.
+///
+/// To leave it out with tower's `option_layer`, give both ways one type of body. Or switch it
+/// [off](GrpcCacheLayerBuilder::enabled).
+///
+/// ```
+/// use bellwether::MemoryStore;
+/// use bellwether_grpc::GrpcCacheLayer;
+/// use tonic::{body::Body, codegen::http::Response, service::Routes, transport::Server};
+/// use tower::{ServiceBuilder, util::option_layer};
+///
+/// # fn main() -> Result<(), bellwether::ConfigError> {
+/// # for is_on in [true, false] {
+/// let cache = GrpcCacheLayer::builder(MemoryStore::new(10_000)).build()?;
+/// let body = |response: Response<_>| response.map(Body::new);
+/// let cache = ServiceBuilder::new().map_response(body).layer(cache).into_inner();
+/// let server = Server::builder().layer(option_layer(is_on.then_some(cache)));
+/// # { let mut server = server; _ = server.add_routes(Routes::default()) };
+/// # }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct GrpcCacheLayer {
     layer: ReadThroughLayer<LookupOf, GrpcCodec>,
@@ -128,7 +149,10 @@ impl GrpcCacheLayerBuilder {
         self
     }
 
-    delegate_load_options!();
+    delegate_load_options! {
+        audit(rate: f64);
+        shadow(shadow: bool);
+    }
 
     /// The layer.
     ///

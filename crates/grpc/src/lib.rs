@@ -44,6 +44,8 @@
 //! The [guide](mod@guide) has credentials, keys, statuses, deadlines and invalidation. With the feature `prost`, any
 //! cache keeps messages of prost by the codec `Prost`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod answer;
 mod error_status;
 mod fetch;

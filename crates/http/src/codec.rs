@@ -222,6 +222,24 @@ where
         }
     }
 
+    /// Whether what a client gets is the same but for its times.
+    fn is_same(&self, stored: &CacheAnswer<B>, loaded: &CacheAnswer<B>) -> Option<bool> {
+        let (CacheAnswer::CachedResponse(stored), CacheAnswer::CachedResponse(loaded)) =
+            (stored, loaded)
+        else {
+            return None;
+        };
+        let [stored, loaded] = [stored, loaded].map(|it| {
+            let BufferedResponse { status, headers, body, .. } = &it.response;
+            let mut headers = headers.clone();
+            for time in [header::AGE, header::DATE, header::EXPIRES] {
+                headers.remove(time);
+            }
+            (*status, headers, body.clone())
+        });
+        Some(stored == loaded)
+    }
+
     fn decode(&self, bytes: &[u8]) -> Result<CacheAnswer<B>, BoxError> {
         match bytes.split_first() {
             Some((&CACHED_RESPONSE, rest)) => {

@@ -32,6 +32,33 @@ use super::target_gates::TargetGates;
 /// Puts a shared HTTP cache in front of a service. See the [module page](super) for examples.
 ///
 /// Its services and their clones share loads: there is one per target in this process.
+///
+/// # Off
+/// [`enabled(false)`](HttpCacheLayerBuilder::enabled) forwards each request. Requests that change something, and
+/// handles, still invalidate. To leave the layer out with tower's `option_layer`, give both ways one type of body:
+///
+/// ```
+/// # #[cfg(feature = "axum")]
+/// # fn main() -> Result<(), bellwether::ConfigError> {
+/// use axum::{Router, body::Body, http::Response, routing::get};
+/// use bellwether::MemoryStore;
+/// use bellwether_http::HttpCacheLayer;
+/// use tower::{ServiceBuilder, util::option_layer};
+///
+/// # for is_on in [true, false] {
+/// let cache = HttpCacheLayer::builder(MemoryStore::new(10_000)).build()?;
+/// let body = |response: Response<_>| response.map(Body::new);
+/// let cache = ServiceBuilder::new().map_response(body).layer(cache).into_inner();
+/// let app: Router = Router::new()
+///     .route("/news", get(async || "nothing new"))
+///     .layer(option_layer(is_on.then_some(cache)));
+/// # drop(app);
+/// # }
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "axum"))]
+/// # fn main() {}
+/// ```
 #[derive(Clone, Debug)]
 pub struct HttpCacheLayer<R = Rfc9111Rules> {
     shared: Arc<LayerState>,

@@ -51,6 +51,8 @@
 //! The [guide](mod@guide) has the rest, and [`guide::invalidation`] changes. With the feature `axum` (0.8), handlers return the errors of a
 //! [`Cache`](bellwether::Cache) as `CacheRejection`, by `?`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod answer;
 mod answered_fetch;
 mod bypass;

@@ -27,6 +27,9 @@ pub(super) struct Report {
 /// Why a request is forwarded: the parameters `fwd` and `detail` of `Cache-Status`.
 pub(super) type ForwardReason = (&'static str, Option<&'static str>);
 
+/// The cache is off.
+pub(super) const DISABLED: ForwardReason = ("bypass", Some("disabled"));
+
 /// Which lookup came before the request to the origin.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LookupKind {
@@ -46,7 +49,8 @@ impl Report {
         why: ForwardReason,
         response: Response<B>,
     ) -> Response<CacheBody<B>> {
-        let bypass = Self::new(CacheStatus::Bypass(BypassReason::NoKey));
+        let reason = if why == DISABLED { BypassReason::Disabled } else { BypassReason::NoKey };
+        let bypass = Self::new(CacheStatus::Bypass(reason));
         let (forwarded, detail) = (Some(why.0), why.1.map(str::to_owned));
         let report = Self { forwarded, detail, status: Some(response.status()), ..bypass };
         let mut response = response.map(CacheBody::passing);

@@ -21,7 +21,7 @@ use super::cache_request::{CacheRequest, Origin, OriginBody, RequestBody};
 use super::exchange::{self, Exchange};
 use super::fetch::OriginFetch;
 use super::layer_state::LayerState;
-use super::report::{ForwardReason, LocalHit};
+use super::report::{DISABLED, ForwardReason, LocalHit};
 use super::request_key::{DerivedKey, RequestKey};
 use super::rules::{self, Demand};
 use super::unsafe_request::{self, InvalidationTarget};
@@ -167,14 +167,15 @@ fn bypass_reason<B: Body>(
     let has_precondition =
         headers.contains_key(header::IF_MATCH) || headers.contains_key(header::IF_UNMODIFIED_SINCE);
     let reasons = [
-        (has_content(headers, body), ("bypass", "content")),
-        (headers.contains_key(header::UPGRADE), ("bypass", "upgrade")),
-        (rules::names_others(headers), ("bypass", "connection")),
-        (demand.no_store, ("request", "no-store")),
-        (has_precondition, ("request", "precondition")),
+        (!shared.client.is_enabled(), DISABLED),
+        (has_content(headers, body), ("bypass", Some("content"))),
+        (headers.contains_key(header::UPGRADE), ("bypass", Some("upgrade"))),
+        (rules::names_others(headers), ("bypass", Some("connection"))),
+        (demand.no_store, ("request", Some("no-store"))),
+        (has_precondition, ("request", Some("precondition"))),
     ];
-    if let Some((_, (why, detail))) = reasons.into_iter().find(|(is_so, _)| *is_so) {
-        return Some((why, Some(detail)));
+    if let Some((_, why)) = reasons.into_iter().find(|(is_so, _)| *is_so) {
+        return Some(why);
     }
     let credentials = &shared.rules.defaults.credentials;
     let is_personal = |key: &RequestKey| key.is_personal(headers, credentials);

@@ -37,6 +37,7 @@ impl<T: MetricTable> Observed<T> {
         let of_kind = |kind| T::METRICS.iter().filter(move |metric| metric.kind == kind);
         let histograms = of_kind(MetricKind::Histogram).map(|metric| {
             let bounds = match metric.unit {
+                "s" if metric.name.ends_with(".age") => HistogramStats::AGES,
                 "s" => HistogramStats::SECONDS,
                 _ => HistogramStats::CALLERS,
             };

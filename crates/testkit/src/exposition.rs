@@ -12,8 +12,11 @@ pub struct Exposition(PrometheusRecorder);
 impl Exposition {
     /// A recorder that has nothing yet.
     pub fn new() -> Self {
-        let bounds: [(_, &[f64]); 2] =
-            [("_seconds", &HistogramStats::SECONDS), ("_callers", &HistogramStats::CALLERS)];
+        let bounds: [(_, &[f64]); 3] = [
+            ("_age_seconds", &HistogramStats::AGES),
+            ("_seconds", &HistogramStats::SECONDS),
+            ("_callers", &HistogramStats::CALLERS),
+        ];
         let builder =
             bounds.into_iter().fold(PrometheusBuilder::new(), |builder, (end, bounds)| {
                 let metrics = Matcher::Suffix(end.to_owned());

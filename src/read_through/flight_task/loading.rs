@@ -117,7 +117,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
     fn kind(&self) -> FailureKind {
         match self.scope.purpose {
             Purpose::ForceRefresh | Purpose::Uncached => FailureKind::Unshared,
-            Purpose::Answer | Purpose::Refresh(_) => FailureKind::Shared,
+            Purpose::Answer | Purpose::Refresh(..) => FailureKind::Shared,
         }
     }
 
@@ -215,6 +215,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
                 return CacheStatus::Led { stored: false };
             }
             _ if self.scope.purpose == Purpose::Uncached => BypassReason::WaitRanOut,
+            LeaseHold::Nothing if !self.scope.core.policy.serves_stored() => BypassReason::Disabled,
             LeaseHold::Nothing => BypassReason::Private,
             LeaseHold::Lease(_) | LeaseHold::NotAsked | LeaseHold::Unacknowledged => {
                 BypassReason::StoreFailed

@@ -81,7 +81,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
     ) -> Self {
         let key = leader.key();
         // Before the first request: a change between its answer and the watch would be missed.
-        let watch = core.store.watch(key);
+        let (watch, serves_stored) = (core.store.watch(key), core.policy.serves_stored());
         let claim = Claim::new(key.clone()).tagged(tags).traced(opener.span.trace_parent());
         Self {
             orphan: core.loads.orphaned.guard(&claim, core.policy.lease),
@@ -96,7 +96,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
             opener,
             admission: None,
             // A refresh has read the entry that it replaces, and a forced one has no use for it.
-            has_looked: purpose != Purpose::Answer,
+            has_looked: purpose != Purpose::Answer || !serves_stored,
         }
     }
 
@@ -214,7 +214,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
                 }
             }
             TaskState::Committing { lease, draft, began, outcome } => {
-                scope.commit(lease.lease, draft, began, outcome).await
+                scope.commit(lease, draft, began, outcome).await
             }
             TaskState::Releasing { lease, record } => scope.release(lease, record).await,
             TaskState::CoolingDown { failure, until, hold } => {
@@ -307,6 +307,9 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
     /// Counts an event of the protocol.
     fn count(&mut self, event: &TaskEvent) {
         self.count_pause(event);
+        if let TaskEvent::LoadEnded { answer, .. } = event {
+            self.scope.compare_shadow(&self.memory, answer);
+        }
         let Scope { core, leader, .. } = &self.scope;
         match event {
             TaskEvent::Found { due: Some(_), .. } => self.background = Some(LoadReason::Early),
@@ -355,6 +358,9 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
     fn load_reason(&self, hold: &FlightHold) -> LoadReason {
         match (hold, self.background, self.scope.purpose) {
             (_, _, Purpose::Uncached) => LoadReason::WaitRanOut,
+            (LeaseHold::Nothing, ..) if !self.scope.core.policy.serves_stored() => {
+                LoadReason::Disabled
+            }
             (LeaseHold::Nothing, ..) => LoadReason::Private,
             (LeaseHold::NotAsked | LeaseHold::Unacknowledged, ..) => LoadReason::StoreFailed,
             (LeaseHold::Lease(lease), ..) if !lease.is_shared() => LoadReason::StoreFailed,

@@ -12,15 +12,16 @@ use crate::error::{CacheError, FailureCause, StoreError, StoreErrorKind};
 use crate::flight::{Generation, Leader, Phase};
 use crate::locked::locked;
 use crate::policy::WhenStoreFails;
+use crate::read_through::audit::{self, Replacement};
 use crate::read_through::core::{self, Core};
 use crate::read_through::load::{LentJob, Loader};
 use crate::read_through::not_found::NotFound;
 use crate::read_through::outcome::{Outcome, StaleFallback};
 use crate::read_through::remembered::{FailureKind, RememberedFailure};
 use crate::read_through::step::{
-    self, KnownFailure, LeaseHold, Meanwhile, Memory, Payload, Record,
+    self, AnswerOf, KnownFailure, LeaseHold, Meanwhile, Memory, Payload, Record,
 };
-use crate::stats::{CommitEvent, LeaseEvent, LoadReason, Statistics};
+use crate::stats::{AuditEvent, CommitEvent, LeaseEvent, LoadReason, Statistics};
 use crate::status::{CacheStatus, LoadLocation, StaleReason};
 use crate::store::{
     Accept, Acquire, Claim, Draft, End, Entry, Failure, Lease, Marker, OtherLease, Settled,
@@ -55,6 +56,8 @@ pub(super) struct GrantedLease {
     pub(super) failures: u32,
     /// The store has a value that a marker would replace, or a failure that a marker would end.
     pub(super) replaces: bool,
+    /// The value that the store has.
+    pub(super) replaced: Option<Entry>,
 }
 
 /// A stale fallback, and the generation of the request that found it. Later waiters must not get it.
@@ -67,8 +70,8 @@ pub(crate) enum Purpose {
     Answer,
     /// To replace the stored entry and answer its waiters with the new one: a forced refresh.
     ForceRefresh,
-    /// To replace an entry in the background: no caller waits for it.
-    Refresh(Accept),
+    /// To replace an entry in the background: no caller waits for it. If set, to compare the two, too.
+    Refresh(Accept, bool),
     /// To answer callers whose wait for another load ran out. The answer is not stored: without a
     /// lease, an invalidation during the load cannot be detected.
     Uncached,
@@ -86,7 +89,7 @@ impl Purpose {
         let accept = match self {
             Self::Answer | Self::Uncached => Accept::Fresh,
             Self::ForceRefresh => Accept::Nothing,
-            Self::Refresh(accept) => accept,
+            Self::Refresh(accept, _) => accept,
         };
         Memory { accept, waited: false, fallback: None }
     }
@@ -95,8 +98,9 @@ impl Purpose {
     pub(super) fn background(self) -> Option<LoadReason> {
         match self {
             Self::Answer | Self::ForceRefresh | Self::Uncached => None,
-            Self::Refresh(Accept::Fresh) => Some(LoadReason::Revalidation),
-            Self::Refresh(_) => Some(LoadReason::Early),
+            Self::Refresh(_, true) => Some(LoadReason::Audit),
+            Self::Refresh(Accept::Fresh, false) => Some(LoadReason::Revalidation),
+            Self::Refresh(_, false) => Some(LoadReason::Early),
         }
     }
 }
@@ -112,6 +116,9 @@ pub(super) struct Scope<S, Req, C> {
 
 impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
     pub(super) async fn acquire(&self, memory: &mut FlightMemory) -> TaskEvent {
+        if !self.core.policy.serves_stored() {
+            return self.load_anyway(memory).await;
+        }
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
         let claim = self.claim.clone();
@@ -139,6 +146,51 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
                 };
                 self.store_failed(&error, hold)
             }
+        }
+    }
+
+    /// The cache is off, or in shadow mode: the flight loads, whatever is stored.
+    async fn load_anyway(&self, memory: &mut FlightMemory) -> TaskEvent {
+        // As after a wait for an answer that was not stored.
+        (memory.waited, memory.fallback) = (true, None);
+        let unstored =
+            TaskEvent::Uncacheable { accept: memory.accept, known: KnownFailure::Nothing };
+        let Core { store, statistics, policy, .. } = &*self.core;
+        if !policy.enabled {
+            return unstored;
+        }
+        self.leader.enter(Phase::Asking);
+        let asked = self.leader.generation();
+        let (claim, term) = (self.claim.clone(), policy.first_term());
+        match store.acquire(claim, term, memory.accept).await {
+            Ok(Acquire::Lead { lease, .. }) if lease.outage.is_none() => {
+                statistics.audit(AuditEvent::WouldMiss);
+                self.led(asked, lease, None, 0, None, memory)
+            }
+            Ok(Acquire::Found(entry)) if entry.as_marker().is_none() => {
+                statistics.audit(AuditEvent::WouldHit);
+                memory.fallback = Some((asked, StaleFallback::found(entry)));
+                unstored
+            }
+            Ok(Acquire::Lead { lease, .. }) => {
+                self.core.abandon(lease.claim).await;
+                unstored
+            }
+            Ok(_) => unstored,
+            Err(error) => {
+                statistics.store_failed("loading without a lease", &error);
+                unstored
+            }
+        }
+    }
+
+    /// Compares what is loaded with what a cache in shadow mode has found stored.
+    pub(super) fn compare_shadow(&self, memory: &FlightMemory, answer: &AnswerOf<Carried>) {
+        if let (Some((_, found)), Some(Record::Value(loaded))) = (&memory.fallback, &answer.record)
+            && !self.core.policy.serves_stored()
+            && loaded.is_value()
+        {
+            audit::shadowed(&self.core, &self.claim, &found.entry, loaded);
         }
     }
 
@@ -171,6 +223,9 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
     pub(super) async fn look_up(&self, late: Generation, memory: &FlightMemory) -> TaskEvent {
         if !self.leader.has_joined_since(late) {
             return TaskEvent::NoneRemain;
+        }
+        if !self.core.policy.serves_stored() {
+            return self.gone(memory.accept);
         }
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
@@ -307,8 +362,9 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
             self.core.statistics.lease(LeaseEvent::Granted);
         }
         let is_value = |entry: &Entry| entry.as_marker().is_none();
-        let replaces = failures > 0 || stale.as_ref().is_some_and(is_value);
-        let lease = GrantedLease { lease, at: Instant::now(), failures, replaces };
+        let replaced = stale.clone().filter(is_value);
+        let replaces = failures > 0 || replaced.is_some();
+        let lease = GrantedLease { lease, at: Instant::now(), failures, replaces, replaced };
         memory.fallback = self.fallback(asked, stale);
         let fallback = memory.fallback.as_ref();
         let probe = probe.map(|failure| self.failure_of(failure, failure.cooldown));
@@ -398,7 +454,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
 
     /// The outcome of a stale fallback that may still be served instead of a failure.
     pub(super) fn stale_fallback(&self, fallback: Option<&AskedFallback>) -> Option<Outcome> {
-        let (_, fallback) = fallback?;
+        let (_, fallback) = fallback.filter(|_| self.core.policy.serves_stored())?;
         let (entry, status) = fallback.clone().serve(StaleReason::LoadFailed, Instant::now())?;
         self.outcome_of(&entry, status)
     }
@@ -414,7 +470,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
 
     pub(super) async fn commit(
         &self,
-        lease: Lease,
+        granted: GrantedLease,
         draft: Draft,
         began: Generation,
         outcome: Outcome,
@@ -423,11 +479,20 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
         // misses.
         let asked = self.leader.generation();
         let stored = draft.is_value();
+        let replacement = self.replacement(&granted, &draft);
+        let GrantedLease { lease, .. } = granted;
         let is_shared = lease.outage.is_none();
+        if let Some(Replacement { is_audit: true, is_same: true, .. }) = replacement {
+            // The same entry stays, so that another audit of it can be decided.
+            self.core.statistics.audit(AuditEvent::Confirmed);
+            self.core.abandon(lease.claim).await;
+            return TaskEvent::Superseded { began, outcome };
+        }
         let statistics = &self.core.statistics;
         match self.core.store.settle(End::Commit(lease, draft)).await {
             Ok(Settled::Done) if is_shared => {
                 statistics.commit(CommitEvent::Stored);
+                replacement.inspect(|it| it.is_stored(&self.core, &self.claim));
                 let outcome = outcome.with(CacheStatus::Led { stored });
                 TaskEvent::Stored { asked, outcome }
             }
@@ -450,6 +515,16 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
                 TaskEvent::CommitFailed { began, outcome }
             }
         }
+    }
+
+    /// What a commit replaces, if it is known whether that changes it.
+    fn replacement(&self, granted: &GrantedLease, loaded: &Draft) -> Option<Replacement> {
+        let is_compared = loaded.is_value() && self.purpose != Purpose::ForceRefresh;
+        let stored = granted.replaced.as_ref().filter(|_| is_compared)?;
+        let is_same = audit::is_same(&*self.core, stored, loaded)?;
+        let of = Accept::Other { than: stored.fence() };
+        let is_audit = self.purpose == Purpose::Refresh(of, true);
+        Some(Replacement { is_same, is_audit, fence: granted.lease.fence, age: stored.age() })
     }
 
     /// Releases the lease: with a marker, so that waiters of other processes learn that the answer is

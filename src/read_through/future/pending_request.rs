@@ -196,7 +196,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
     /// `LookingUp` has ended.
     fn looked_up(&mut self, found: Result<Option<Entry>, StoreError>) -> State<S, Req> {
         match found {
-            Ok(Some(entry)) => self.consider(entry),
+            Ok(Some(entry)) => self.consider(self.core.audits(&entry), entry),
             Ok(None) => self.join(None),
             Err(error) => {
                 self.core.statistics.store_failed("the lookup counts as a miss", &error);
@@ -207,7 +207,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
 
     /// Serves an entry that was found, if it is usable, and starts a refresh if one is due.
     /// Otherwise joins.
-    fn consider(&mut self, entry: Entry) -> State<S, Req> {
+    fn consider(&mut self, is_audited: bool, entry: Entry) -> State<S, Req> {
         let is_revalidated = entry.serves_while_revalidating();
         if entry.as_marker().is_some() {
             return self.join(None);
@@ -216,25 +216,25 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             return self.join(None);
         }
         let (status, refresh) = match is_revalidated {
-            true => (core::stale(&entry, StaleReason::Revalidating), Some(Accept::Fresh)),
-            false => (core::hit(&entry), self.core.due_early(&entry)),
+            true => (core::stale(&entry, StaleReason::Revalidating), Some((Accept::Fresh, false))),
+            false => (core::hit(&entry), self.core.refresh_due(&entry, is_audited)),
         };
         let Some(answer) = self.core.answer(&self.key, entry, status) else {
             return self.join(None);
         };
-        if let Some(accept) = refresh {
-            self.refresh(accept);
+        if let Some(refresh) = refresh {
+            self.refresh(refresh);
         }
         State::Answered(Some(answer))
     }
 
     /// Refreshes the entry that answered this request, in the background. Does nothing if a flight
     /// of this key runs in this process.
-    fn refresh(&mut self, accept: Accept) {
+    fn refresh(&mut self, (accept, is_audit): (Accept, bool)) {
         let Ok(runtime) = Handle::try_current() else { return };
         let flights = &self.core.loads.flights;
         if let Some(opened) = flights.open_in_background((&self.key, self.types), &self.tags) {
-            runtime.spawn(self.task(opened, Purpose::Refresh(accept)).run(None));
+            runtime.spawn(self.task(opened, Purpose::Refresh(accept, is_audit)).run(None));
         }
     }
 
@@ -279,7 +279,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         let (flights, tags) = match purpose {
             Purpose::Uncached => (&loads.uncached, &Tags::none()),
             Purpose::ForceRefresh => (&loads.forced, &self.tags),
-            Purpose::Answer | Purpose::Refresh(_) => (&loads.flights, &self.tags),
+            Purpose::Answer | Purpose::Refresh(..) => (&loads.flights, &self.tags),
         };
         let fails_fast = self.core.policy.wait.is_fail_fast() && purpose != Purpose::Uncached;
         let (id, span) = ((&self.key, self.types), &self.span.waits);
@@ -391,7 +391,8 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             Peeked::Hit(answer, fresh_for) => {
                 State::Answered(Some((Ok(answer), CacheStatus::Hit { fresh_for })))
             }
-            Peeked::Entry(entry) => self.consider(entry),
+            Peeked::Entry(entry) => self.consider(false, entry),
+            Peeked::Audited(entry) => self.consider(true, entry),
             Peeked::Miss => self.join(None),
             Peeked::Unknown => ask(self),
         }

@@ -58,7 +58,7 @@ pub(crate) enum Event<P: Payload> {
     PrivateKey { accept: P::Accept },
     /// The store has a marker: an answer was private once.
     PrivateOnce { accept: P::Accept },
-    /// The store has a marker: an answer could not be stored.
+    /// The store has a marker: an answer could not be stored. Or the cache is off.
     Uncacheable { accept: P::Accept, known: KnownFailure<P::Outcome, P::Moment> },
     /// As many loads are under way as may be, so the flight queues before its request for the lease. The
     /// store has this meanwhile.

@@ -61,3 +61,15 @@ async fn a_caller_that_leaves_counts_as_that() {
     assert_eq!(requests.total(), 2);
     assert!(requests.left >= 1, "{requests:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_that_is_off_calls_the_handler_each_time() {
+    let layer = layer().enabled(false).build().unwrap();
+    let service = layer.layer(Catalog::numbered());
+    for _ in 0..2 {
+        let answer = service.clone().oneshot(request(PRODUCT, "a")).await.unwrap();
+        assert_eq!(*status(&answer), CacheStatus::Bypass(BypassReason::Disabled));
+    }
+    let stats = layer.stats();
+    assert_eq!((stats.requests.bypassed_disabled, stats.loads.disabled), (2, 2));
+}

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use tower::ServiceExt;
 
 use crate::origin::{
-    Answer, Origin, ask, cached, get, memory, page, patient_redis, plain, request,
+    Answer, Origin, ask, cached, get, is_hit, memory, page, patient_redis, plain, request, says,
 };
 
 fn polyglot() -> Origin {
@@ -150,4 +150,24 @@ async fn a_caller_that_leaves_counts_as_that() {
     drop(forwarded);
     assert_eq!(layer.stats().requests.left, 2, "a future that is never polled asks for nothing");
     assert_eq!(layer.stats().requests.total(), 2);
+}
+
+/// Two caches over one store: in one process it is on, in another one off.
+#[tokio::test(start_paused = true)]
+async fn a_layer_that_is_off_forwards_each_request_and_still_invalidates() {
+    let store = bellwether::MemoryStore::new(100);
+    let origin = Origin::counting(&[("cache-control", "max-age=60")]);
+    let on = cached(&plain(store.clone()).build().unwrap(), &origin);
+    let layer = plain(store).enabled(false).build().unwrap();
+    let off = cached(&layer, &origin);
+    get(&on, &[]).await;
+    for _ in 0..2 {
+        let answer = get(&off, &[]).await;
+        assert_eq!(*status(&answer), CacheStatus::Bypass(BypassReason::Disabled));
+        assert!(says(&answer, "fwd=bypass") && says(&answer, "detail=disabled"), "{answer:?}");
+    }
+    assert_eq!((origin.asked(), layer.stats().requests.bypassed_disabled), (3, 2));
+    assert!(is_hit(&get(&on, &[]).await));
+    ask(&off, "POST", "http://shop/item", &[]).await;
+    assert!(!is_hit(&get(&on, &[]).await));
 }

@@ -102,7 +102,11 @@ fn buckets(name: &str, point: &HistogramDataPoint<f64>) -> Vec<(String, u64)> {
 }
 
 fn bounds_of(name: &str) -> &'static [f64] {
-    if name.ends_with("_seconds") { &HistogramStats::SECONDS } else { &HistogramStats::CALLERS }
+    match name {
+        _ if name.ends_with("_age_seconds") => &HistogramStats::AGES,
+        _ if name.ends_with("_seconds") => &HistogramStats::SECONDS,
+        _ => &HistogramStats::CALLERS,
+    }
 }
 
 fn distribution(name: &str, labels: &str, counts: &[u64], sum: f64) -> Vec<(String, u64)> {
