@@ -43,6 +43,8 @@
 //!
 //! [`LockLayer`] runs each call of a Tower service under a lock.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod acquisition;
 #[cfg(feature = "macros")]
 #[doc(hidden)]

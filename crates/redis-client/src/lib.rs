@@ -10,6 +10,7 @@
 //! | `bb8` | no | `RedisPoolManager`, for pools |
 //! | `tls` | no | `rediss://`: connections by TLS (`rustls`), with certificates of your own |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // Its only users are released with it.
 #![allow(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 

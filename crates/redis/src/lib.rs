@@ -22,6 +22,8 @@
 //! | `bb8` | no | `RedisPoolManager`, for pools |
 //! | `tls` | no | `rediss://`: Redis by TLS (`rustls`), with certificates of your own |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[doc(hidden)]
 pub mod by_digest;
 mod check;
