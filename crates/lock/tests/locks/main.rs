@@ -96,4 +96,6 @@ mod running;
 mod stats;
 mod storm;
 mod support;
+#[cfg(feature = "macros")]
+mod templates;
 mod waiting;
