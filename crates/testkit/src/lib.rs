@@ -1,7 +1,7 @@
 //! Shared tools of bellwether's test suites: loaders that count, layers over them, and recorders of metrics and spans.
 //!
-//! With the feature `servers` also [`servers`], a proxy that injects [`faults`], worker [`processes`], and a [`ledger`]
-//! of loads in a database. With `lock`, worker processes that take [`locks`].
+//! With the feature `servers` also [`servers`], a proxy that injects [`faults`], and worker [`processes`]. With `lock`,
+//! worker processes that take [`locks`].
 //!
 //! Only integration tests, benchmarks and examples use it, and of [`fuzz`] also unit tests.
 
@@ -22,8 +22,6 @@ pub mod exposition;
 #[cfg(feature = "servers")]
 pub mod faults;
 pub mod fuzz;
-#[cfg(feature = "servers")]
-pub mod ledger;
 pub mod loaders;
 #[cfg(feature = "lock")]
 pub mod locks;

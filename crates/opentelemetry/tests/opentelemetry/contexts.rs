@@ -50,16 +50,6 @@ async fn a_load_runs_in_the_context_of_the_request_that_opened_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_shares_the_load_of_the_context_that_was_first() {
-    let cache = cache();
-    let (first, span) = request();
-    let (second, _) = request();
-    let ask = async || cache.get_or_load(1, in_current_context(load)).await.unwrap();
-    let both = tokio::join!(ask().with_context(first), ask().with_context(second));
-    assert_eq!(both, (text(span), text(span)));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_background_refresh_runs_in_the_context_of_the_request_that_was_stale() {
     let cache = cache();
     let (first, before) = request();

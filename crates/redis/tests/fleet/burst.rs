@@ -7,16 +7,6 @@ use crate::messages::{Answer, How};
 use crate::process::Worker;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_load_per_key_per_fleet_of_one_process() {
-    one_load_per_key(1).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn one_load_per_key_per_fleet_of_four_processes() {
-    one_load_per_key(4).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn one_load_per_key_per_fleet_of_eight_processes() {
     one_load_per_key(8).await;
 }

@@ -140,59 +140,6 @@ async fn a_stopped_leader_stores_a_key_that_was_not_loaded_or_changed_meanwhile(
     assert_eq!(stage.fleet.database.loads(KEY), 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_never_goes_on_costs_at_most_its_lease() {
-    let mut stage = Stage::set().await;
-    let stopped = clock::now();
-    let rest = stage.fleet.lease(KEY).life().expect("leases end");
-    assert!(rest <= LEASE, "{rest:?}");
-    begin(&stage.others, KEY, KEY, CALLERS).await;
-    stage.loads.next().await.answer();
-    let answers = end(&stage.others, KEY).await;
-    all_have(&answers, 1);
-    let last = last_after(&answers, stopped);
-    println!("stopped: the last answer came {last:?} later; {rest:?} were left of the lease");
-    assert!(last < rest + PAUSE + SLACK, "{last:?}, {rest:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_load_slower_than_its_lease_keeps_it() {
-    let fleet = Fleet::start().await;
-    let workers = fleet.workers(3, &with_lease(&fleet, Duration::from_millis(1500))).await;
-    let mut loads = fleet.database.hold(KEY);
-    let before = fleet.calls();
-    begin(&workers, KEY, KEY, CALLERS).await;
-    let load = loads.next().await;
-    // The first renewal writes the whole term into the lease, those after it change its life only.
-    fleet.has_called(&before, "pexpire", 1).await;
-    let held = fleet.lease(KEY).holder();
-    // Renewed every third of it, the fourth time is after its end.
-    fleet.has_called(&before, "pexpire", 5).await;
-    assert_eq!(fleet.lease(KEY).holder(), held);
-    load.answer();
-    all_have(&end(&workers, KEY).await, 1);
-    assert_eq!(fleet.database.loads(KEY), 1);
-}
-
-/// A request for the lease reaches the server after its caller has stopped waiting.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_claim_that_arrives_late_keeps_no_other_process_waiting() {
-    let (fleet, proxy) = Fleet::proxied().await;
-    let cut_off = Setup { url: proxy.url(), timeout_ms: 100, ..with_lease(&fleet, LEASE) };
-    let cut_off = Worker::start(cut_off).await;
-    let other = Worker::start(with_lease(&fleet, LEASE)).await;
-    proxy.blackhole();
-    cut_off.begin(KEY, KEY, CALLERS).await;
-    all_have(&cut_off.end(KEY).await, 1);
-    cut_off.is_idle().await;
-    proxy.pass();
-    let passed = clock::now();
-    let answer = other.read(KEY).await;
-    let last = last_after(&[answer], passed);
-    println!("late: the answer came {last:?} after the network was back");
-    assert!(last < PAUSE + SLACK, "{last:?}");
-}
-
 /// It has been executed, and is asked for again over the next connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_answer_is_lost_costs_no_second_load() {
@@ -211,23 +158,6 @@ async fn a_commit_whose_answer_is_lost_costs_no_second_load() {
     proxy.delay(Duration::ZERO, Duration::ZERO);
     all_have(&end(&far, KEY).await, 1);
     assert_eq!(fleet.database.loads(KEY), 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_invalidation_whose_answer_is_lost_is_done_again() {
-    let (fleet, proxy) = Fleet::proxied().await;
-    let far = Setup { url: proxy.url(), ..fleet.setup() };
-    let far = Worker::start(far).await;
-    let before = fleet.calls();
-    proxy.delay(Duration::ZERO, FOR_EVER);
-    let losing = async {
-        fleet.has_called(&before, "evalsha", 1).await;
-        proxy.cut();
-        proxy.delay(Duration::ZERO, Duration::ZERO);
-    };
-    // It panics on an error.
-    tokio::join!(far.invalidate(KEY), losing);
-    assert!(fleet.calls().since(&before).of("evalsha") >= 2);
 }
 
 /// A leader that is stopped in the middle of its load, and two other processes.

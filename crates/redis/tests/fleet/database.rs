@@ -10,12 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bellwether_testkit::ledger::LedgerWriter;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 /// Rows of versions, served to the workers over TCP.
@@ -249,22 +247,11 @@ pub(crate) struct Client {
     address: SocketAddr,
     /// Held to take one or to put one back, never across an `.await`.
     idle: Mutex<Vec<BufReader<TcpStream>>>,
-    /// Where each load commits a row before it reads.
-    ledger: Option<Arc<LedgerWriter>>,
 }
 
 impl Client {
-    pub(crate) fn new(address: SocketAddr, ledger: Option<LedgerWriter>) -> Self {
-        Self { address, idle: Mutex::new(Vec::new()), ledger: ledger.map(Arc::new) }
-    }
-
-    /// Asks for a load, which is in the ledger by then.
-    pub(crate) async fn load(&self, query: Query) -> io::Result<u64> {
-        if let (Query::Load { key, .. }, Some(ledger)) = (query, self.ledger.clone()) {
-            let committed = spawn_blocking(move || ledger.commit(key)).await;
-            committed.map_err(io::Error::other)?;
-        }
-        self.ask(query).await
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        Self { address, idle: Mutex::new(Vec::new()) }
     }
 
     /// Asks. A connection whose answer is not awaited is closed.

@@ -149,7 +149,6 @@ impl Setup {
         Self {
             url,
             database: database.address(),
-            ledger: None,
             resp2: false,
             near: false,
             timeout_ms: 10_000,

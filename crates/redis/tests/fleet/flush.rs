@@ -33,25 +33,6 @@ async fn a_flushed_lease_is_taken_over_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forgotten_scripts_are_sent_again() {
-    let fleet = Fleet::start().await;
-    let workers = fleet.workers(PROCESSES, &fleet.setup_without_pauses()).await;
-    let mut loads = fleet.database.hold(KEY);
-    fleet.redis.command(&["SCRIPT", "FLUSH"]);
-    let before = fleet.calls();
-    begin(&workers, KEY, KEY, CALLERS).await;
-    let load = loads.next().await;
-    fleet.has_called(&before, "evalsha", PROCESSES as u64).await;
-    fleet.redis.command(&["SCRIPT", "FLUSH"]);
-    load.answer();
-    all_have(&end(&workers, KEY).await, 1);
-    assert_eq!(fleet.database.loads(KEY), 1);
-    let calls = fleet.calls().since(&before);
-    // To ask and to store.
-    assert!(calls.of("eval") >= 2, "{calls:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_forgets_anything_at_any_time_causes_no_error() {
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;

@@ -15,7 +15,6 @@
 //! | `flush` | a server that forgets everything causes no error |
 //! | `loader_down` | a failing loader is probed once per interval |
 //! | `polling` | a lost message is told from a load that takes long |
-//! | `sums` | statistics and metrics of all processes add up to callers and to rows of a database |
 //! | `history` | nothing outlives its invalidation |
 //! | `tags` | nothing outlives the invalidation of its tag, whatever Redis forgets |
 //!
@@ -23,7 +22,6 @@
 //! take an hour), `BELLWETHER_FLEET_SEED` sets the seed of the random numbers.
 
 mod messages;
-mod outcomes;
 
 mod database;
 mod fleet;
@@ -41,7 +39,6 @@ mod history;
 mod leaving;
 mod loader_down;
 mod polling;
-mod sums;
 mod tags;
 mod untracked;
 mod wake_up;

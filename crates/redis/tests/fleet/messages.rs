@@ -2,13 +2,11 @@
 
 use std::net::SocketAddr;
 use std::ops::AddAssign;
-use std::path::PathBuf;
 
-use bellwether::stats::CacheStats;
+use bellwether::stats::{CacheStats, WakeStats};
 use bellwether::{CacheError, CacheStatus, LoadLocation};
 use serde::{Deserialize, Serialize};
 
-use crate::outcomes::Scrape;
 use crate::storm::{Fared, Storm};
 use crate::tags::game::TagGame;
 use crate::tags::rows::TagOrder;
@@ -36,8 +34,6 @@ pub(crate) enum Command {
     Tags(TagOrder),
     /// Report its state.
     Report,
-    /// Report its statistics, and its metrics as Prometheus would read them.
-    Scrape,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -49,7 +45,6 @@ pub(crate) enum Reply {
     Failed(String),
     History(Vec<Event>),
     Report(Report),
-    Scrape(Box<Scrape>),
 }
 
 /// How a worker is set up.
@@ -58,8 +53,6 @@ pub(crate) struct Setup {
     /// The Redis.
     pub(crate) url: String,
     pub(crate) database: SocketAddr,
-    /// The ledger into which loads are written, if they are, and the number of this process there.
-    pub(crate) ledger: Option<(PathBuf, u64)>,
     pub(crate) resp2: bool,
     /// Copies what it reads.
     pub(crate) near: bool,
@@ -125,73 +118,26 @@ pub(crate) struct Report {
     pub(crate) sums: Sums,
 }
 
-/// What the statistics of some workers add up to.
+/// What ended the waits of some workers, in sum.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Sums {
-    pub(crate) requests: u64,
-    pub(crate) hits: u64,
-    pub(crate) stale: u64,
-    pub(crate) led: u64,
-    pub(crate) collapsed: u64,
-    pub(crate) bypassed: u64,
-    pub(crate) failed: u64,
-    pub(crate) left: u64,
-    pub(crate) loads: u64,
-    pub(crate) granted: u64,
     pub(crate) pushes: u64,
     pub(crate) pauses: u64,
     pub(crate) missed_pushes: u64,
-    pub(crate) invalidations: u64,
 }
 
 impl From<CacheStats> for Sums {
     fn from(stats: CacheStats) -> Self {
-        let requests = &stats.requests;
-        Self {
-            requests: requests.total(),
-            hits: requests.hits(),
-            stale: requests.stale(),
-            led: requests.led(),
-            collapsed: requests.collapsed(),
-            bypassed: requests.bypassed(),
-            failed: requests.failed(),
-            left: requests.left,
-            loads: stats.loads.total(),
-            granted: stats.leases.granted,
-            pushes: stats.wakes.push,
-            pauses: stats.wakes.pause,
-            missed_pushes: stats.wakes.missed_push,
-            invalidations: stats.invalidations.invalidated,
-        }
-    }
-}
-
-impl Sums {
-    fn figures(&mut self) -> [&mut u64; 14] {
-        [
-            &mut self.requests,
-            &mut self.hits,
-            &mut self.stale,
-            &mut self.led,
-            &mut self.collapsed,
-            &mut self.bypassed,
-            &mut self.failed,
-            &mut self.left,
-            &mut self.loads,
-            &mut self.granted,
-            &mut self.pushes,
-            &mut self.pauses,
-            &mut self.missed_pushes,
-            &mut self.invalidations,
-        ]
+        let WakeStats { push: pushes, pause: pauses, missed_push: missed_pushes, .. } = stats.wakes;
+        Self { pushes, pauses, missed_pushes }
     }
 }
 
 impl AddAssign for Sums {
-    fn add_assign(&mut self, mut other: Self) {
-        for (sum, more) in self.figures().into_iter().zip(other.figures()) {
-            *sum += *more;
-        }
+    fn add_assign(&mut self, other: Self) {
+        self.pushes += other.pushes;
+        self.pauses += other.pauses;
+        self.missed_pushes += other.missed_pushes;
     }
 }
 

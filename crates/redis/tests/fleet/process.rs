@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use bellwether_testkit::processes;
 
 use crate::messages::{Answer, Command, Event, Game, Reply, Report, Setup};
-use crate::outcomes::Scrape;
 use crate::storm::{Fared, Storm};
 use crate::tags::game::TagGame;
 use crate::tags::rows::TagOrder;
@@ -80,13 +79,6 @@ impl Worker {
         match self.ask(Command::Report).await {
             Reply::Report(report) => report,
             other => panic!("no report: {other:?}"),
-        }
-    }
-
-    pub(crate) async fn scrape(&self) -> Scrape {
-        match self.ask(Command::Scrape).await {
-            Reply::Scrape(scrape) => *scrape,
-            other => panic!("no statistics: {other:?}"),
         }
     }
 

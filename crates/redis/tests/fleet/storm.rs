@@ -10,7 +10,6 @@ use tokio::time::{sleep, timeout};
 use tower::Service;
 
 use crate::messages::{Answer, How};
-use crate::outcomes::Outcomes;
 use crate::worker::{Ask, Member};
 
 /// The callers: how many, how often and for how long.
@@ -31,8 +30,6 @@ pub(crate) struct Fared {
     pub(crate) failed: u64,
     pub(crate) stale: u64,
     pub(crate) hits: u64,
-    /// How all calls were answered.
-    pub(crate) told: Outcomes,
     /// One of the errors.
     pub(crate) error: Option<String>,
 }
@@ -70,7 +67,6 @@ impl Member {
 impl Fared {
     fn count(&mut self, answer: &Answer, took: Duration) {
         self.took.push(took.as_micros() as u64);
-        self.told.note(answer.how);
         match (&answer.version, answer.how) {
             (Err(error), _) => {
                 self.failed += 1;
@@ -89,7 +85,6 @@ impl Fared {
             all.failed += one.failed;
             all.stale += one.stale;
             all.hits += one.hits;
-            all.told += one.told;
             all.error = all.error.or(one.error);
             all
         })

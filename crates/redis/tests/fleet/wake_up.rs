@@ -61,28 +61,6 @@ async fn connections_that_are_killed_as_the_value_is_stored_cost_at_most_a_pause
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_leader_whose_connection_is_killed_stores_over_the_next_one() {
-    let mut stage = Stage::set(|fleet| fleet.setup_without_pauses()).await;
-    let killed = stage.fleet.asking_clients();
-    stage.fleet.kill_clients(&killed);
-    stage.fleet.end_subscriptions();
-    stage.waiters_ask_again(&killed).await;
-    stage.every_waiter_is_answered_within(SLACK).await;
-    assert_eq!(stage.fleet.database.loads(KEY), 1);
-    assert!(stage.fleet.entry(KEY).mark().is_some());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_whose_connections_are_reset_is_notified_over_the_next_ones() {
-    let (mut stage, proxy) = Stage::proxied(|fleet| fleet.setup_without_pauses()).await;
-    let former = stage.fleet.asking_clients();
-    proxy.cut();
-    stage.waiters_ask_again(&former).await;
-    stage.every_waiter_is_answered_within(SLACK).await;
-    assert_eq!(stage.fleet.database.loads(KEY), 1);
-}
-
 /// A lost connection does not mean that the store is down. Uncached loads would be one load for
 /// each process that had just asked, and none would be stored.
 #[tokio::test(flavor = "multi_thread")]
@@ -165,18 +143,6 @@ async fn a_waiter_behind_an_endless_network_failure_makes_an_uncached_load() {
     assert!(last < PAUSE + budget + SLACK, "{last:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn waiters_without_messages_find_the_value_by_their_pauses() {
-    let silent = |fleet: &Fleet| fleet.url_of_user(&["+@all", "-subscribe"]);
-    let setup = |fleet: &Fleet| Setup { url: silent(fleet), resp2: true, ..fleet.setup() };
-    let mut stage = Stage::set(setup).await;
-    stage.every_waiter_is_answered_within(PAUSE + SLACK).await;
-    assert_eq!(stage.fleet.database.loads(KEY), 1);
-    for waiter in reports(&stage.waiters).await {
-        assert!(!waiter.receives_pushes && waiter.pushes == 0, "{waiter:?}");
-    }
-}
-
 /// Connections are killed again and again, at any moment: a caller with a request under way goes on
 /// without its answer.
 #[tokio::test(flavor = "multi_thread")]
@@ -201,21 +167,6 @@ async fn connections_that_are_killed_at_any_time_fail_no_caller() {
     let loads = fleet.database.all_loads();
     println!("{BURSTS} bursts, connections always killed: {loads} loads");
     join_all(workers.iter().map(Worker::is_idle)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_tracked_without_a_near_cache() {
-    let fleet = Fleet::start().await;
-    let workers = fleet.workers(2, &fleet.setup()).await;
-    let tracked = || fleet.redis.info("stats", "tracking_total_keys").unwrap();
-    for key in 0..20 {
-        workers[0].read(key).await;
-    }
-    for key in 0..20 {
-        assert_eq!(workers[1].read(key).await.how, How::Hit);
-    }
-    assert_eq!(tracked(), "0");
-    assert_eq!(fleet.redis.info("clients", "tracking_clients").unwrap(), "0");
 }
 
 const BURSTS: u64 = 100;

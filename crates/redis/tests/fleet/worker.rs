@@ -7,15 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bellwether::metrics::publish;
 use bellwether::service::{Handle, ReadThrough};
 use bellwether::{CacheStatus, Error, Key, ReadThroughLayer, StoreError, Wait, WhenAbandoned};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::clock;
-use bellwether_testkit::exposition::Exposition;
-use bellwether_testkit::ledger::LedgerWriter;
 use bellwether_testkit::processes::work;
-use bellwether_testkit::recorder::Snapshot;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::poll;
 use tokio::sync::mpsc;
@@ -26,7 +22,6 @@ use tower::{Layer, Service};
 use crate::database::{Client, Query};
 use crate::fleet::NAMESPACE;
 use crate::messages::{Answer, Command, How, Reply, Report, Setup};
-use crate::outcomes::Scrape;
 use crate::tags::rows::{LimitedRows, limited_rows};
 
 #[test]
@@ -45,7 +40,6 @@ pub(crate) struct Member {
     store: RedisStore,
     database: Arc<Client>,
     service: Rows,
-    exposition: Exposition,
     limited: LimitedRows,
     /// Held for a map operation, never across an `.await`.
     bursts: Mutex<HashMap<u64, Vec<Option<Caller>>>>,
@@ -82,14 +76,11 @@ impl Member {
             options = options.near(1024 * 1024);
         }
         let store = connect(options).await?;
-        let ledger = setup.ledger.as_ref();
-        let ledger = ledger.map(|(path, process)| LedgerWriter::open(path, *process));
-        let database = Arc::new(Client::new(setup.database, ledger));
+        let database = Arc::new(Client::new(setup.database));
         let service = rows(&store, &database, &setup);
         let limited = limited_rows(&store, &database, &setup);
-        let exposition = Exposition::new();
         let bursts = Mutex::default();
-        Ok(Self { setup, store, database, service, limited, exposition, bursts })
+        Ok(Self { setup, store, database, service, limited, bursts })
     }
 
     /// A service of another layer over the same store, with its own times.
@@ -139,7 +130,6 @@ impl Member {
             Command::PlayTags(game) => Reply::History(self.play_tags(game).await),
             Command::Tags(order) => Reply::History(self.obey_about_tags(order).await),
             Command::Report => Reply::Report(self.report()),
-            Command::Scrape => Reply::Scrape(Box::new(self.scrape())),
         }
     }
 
@@ -209,12 +199,6 @@ impl Member {
         }
     }
 
-    fn scrape(&self) -> Scrape {
-        let stats = self.service.stats();
-        let text = self.exposition.render(|| publish(&Snapshot("rows", stats)));
-        Scrape::of(&stats, text)
-    }
-
     fn bursts(&self) -> MutexGuard<'_, HashMap<u64, Vec<Option<Caller>>>> {
         self.bursts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -282,7 +266,7 @@ impl Service<Ask> for Loader {
 
     fn call(&mut self, Ask { key, before, after }: Ask) -> Self::Future {
         let client = Arc::clone(&self.0);
-        Box::pin(async move { client.load(Query::Load { key, before, after }).await })
+        Box::pin(async move { client.ask(Query::Load { key, before, after }).await })
     }
 }
 
