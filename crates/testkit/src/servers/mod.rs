@@ -27,7 +27,7 @@ pub use self::mariadb::{MariaDb, MariaDbServer};
 pub use self::missing::MissingServer;
 pub use self::pgbouncer::PgBouncer;
 pub use self::postgres::{Postgres, PostgresServer};
-pub use self::prometheus::{PrometheusServer, promtool};
+pub use self::prometheus::{PrometheusServer, promtool, promtool_says};
 pub use self::redis::RedisServer;
 pub use self::redis_cluster::{RedisCluster, free_cluster_port};
 pub use self::redis_tls::chosen_server_lacks_tls;

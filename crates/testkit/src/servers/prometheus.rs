@@ -47,6 +47,12 @@ impl PrometheusServer {
 
 /// Runs `promtool` with this input. Panics with what it says if it finds fault.
 pub fn promtool(arguments: &[&str], folder: &Path, input: &str) {
+    let (is_content, said) = promtool_says(arguments, folder, input);
+    assert!(is_content, "promtool {arguments:?}: {said}");
+}
+
+/// Runs `promtool` with this input. Whether it finds no fault, and what it says.
+pub fn promtool_says(arguments: &[&str], folder: &Path, input: &str) -> (bool, String) {
     assert!(in_path("promtool").is_some(), "{MISSING}");
     let mut child = Command::new("promtool")
         .args(arguments)
@@ -60,8 +66,8 @@ pub fn promtool(arguments: &[&str], folder: &Path, input: &str) {
     let output = child.wait_with_output().expect("promtool ends");
     let said =
         [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
-    assert!(output.status.success(), "promtool {arguments:?}: {}", said.concat());
     written.expect("promtool reads its input");
+    (output.status.success(), said.concat())
 }
 
 const MISSING: &str = "these tests need a Prometheus with promtool and found none: run `scripts/test`, \

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use bellwether::metrics::publish;
 use bellwether::{Cache, ConfigError, MemoryStore, Wait};
-use bellwether_testkit::servers::PrometheusServer;
+use bellwether_testkit::exposition::Exposition;
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
-use super::{Alert, hasty_rules, until_fired};
-use crate::exporter::expose;
+use super::{Alert, until_fired};
 
 pub(super) const ALERTS: &[Alert] = &[
     ("BellwetherLoadsHang", "hung"),
     ("BellwetherServesOldAnswers", "old"),
+    ("BellwetherRefreshesFail", "refreshed"),
     ("BellwetherLoadsQueue", "queued"),
     ("BellwetherRefusesCallers", "waiters"),
     ("BellwetherRefusesCallers", "flights"),
@@ -29,6 +29,7 @@ struct Caches {
     hung: Cache<usize, u64>,
     queued: Cache<usize, u64>,
     old: Cache<usize, u64>,
+    refreshed: Cache<usize, u64>,
     crowded: Cache<usize, u64>,
 }
 
@@ -38,15 +39,17 @@ impl Caches {
         let hung = Cache::builder("hung", store.clone()).ttl(HOUR).load_timeout(HOUR).build()?;
         let queued = Cache::builder("queued", store.clone()).ttl(HOUR).load_timeout(HOUR);
         let queued = queued.max_loads(1).wait(Wait::at_most(HOUR)).build()?;
-        let old = Cache::builder("old", store.clone());
-        let old = old.ttl(Duration::from_millis(50)).stale_if_error(HOUR).build()?;
-        let crowded = Cache::builder("crowded", store).ttl(HOUR);
+        let short = |name| Cache::builder(name, store.clone()).ttl(Duration::from_millis(50));
+        let old = short("old").stale_if_error(HOUR).build()?;
+        let refreshed = short("refreshed").stale_while_revalidate(HOUR).build()?;
+        let crowded = Cache::builder("crowded", store.clone()).ttl(HOUR);
         let crowded = crowded.max_waiters(1).max_flights(1).build()?;
-        Ok(Self { hung, queued, old, crowded })
+        Ok(Self { hung, queued, old, refreshed, crowded })
     }
 
     fn publish(&self) {
-        [&self.hung, &self.queued, &self.old, &self.crowded].into_iter().for_each(publish);
+        let Self { hung, queued, old, refreshed, crowded } = self;
+        [hung, queued, old, refreshed, crowded].into_iter().for_each(publish);
     }
 
     /// Callers of two keys, while there may be one caller of one key.
@@ -64,9 +67,7 @@ impl Caches {
 #[tokio::test]
 async fn the_alerts_fire_when_loads_hang_and_fail_and_when_limits_are_full() {
     let caches = Caches::new().expect("options");
-    let published = caches.clone();
-    let target = expose(move || published.publish()).await;
-    let prometheus = PrometheusServer::start(&[&target], &hasty_rules());
+    let program = Exposition::new();
 
     let hung = caches.hung.clone();
     tokio::spawn(async move { hung.get_or_load(1, pending::<io::Result<u64>>).await });
@@ -74,14 +75,23 @@ async fn the_alerts_fire_when_loads_hang_and_fail_and_when_limits_are_full() {
         let queued = caches.queued.clone();
         tokio::spawn(async move { queued.get_or_load(key, pending::<io::Result<u64>>).await });
     }
-    let first = caches.old.get_or_load(1, async || Ok::<_, io::Error>(1)).await;
-    assert_eq!(first.expect("an answer"), 1);
-    until_fired(&prometheus, ALERTS, async |look| {
-        caches.crowd(look).await;
-        for _ in 0..10 {
-            let down = async || Err::<u64, _>(io::Error::other("the database is down"));
-            assert_eq!(caches.old.get_or_load(1, down).await.expect("a stale answer"), 1);
-        }
-    })
+    let aging = [&caches.old, &caches.refreshed];
+    for cache in aging {
+        let first = cache.get_or_load(1, async || Ok::<_, io::Error>(1)).await;
+        assert_eq!(first.expect("an answer"), 1);
+    }
+    until_fired(
+        async || vec![program.render(|| caches.publish())],
+        ALERTS,
+        async |look| {
+            caches.crowd(look).await;
+            for _ in 0..10 {
+                let down = async || Err::<u64, _>(io::Error::other("the database is down"));
+                for cache in aging {
+                    assert_eq!(cache.get_or_load(1, down).await.expect("a stale answer"), 1);
+                }
+            }
+        },
+    )
     .await;
 }

@@ -6,11 +6,11 @@ use bellwether::Key;
 use bellwether::metrics::publish;
 use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{Locks, RedisLock};
-use bellwether_testkit::servers::{PrometheusServer, RedisServer};
+use bellwether_testkit::exposition::Exposition;
+use bellwether_testkit::servers::RedisServer;
 use tokio::time::sleep;
 
-use super::{Alert, hasty_rules, until_fired};
-use crate::exporter::expose;
+use super::{Alert, until_fired};
 
 pub(super) const ALERTS: &[Alert] =
     &[("BellwetherLocksLost", "forgotten"), ("BellwetherLockRenewalsFail", "unanswered")];
@@ -36,14 +36,10 @@ async fn the_alerts_fire_when_locks_are_forgotten_and_when_renewals_are_not_answ
     let [forgetful, stalling] = [RedisServer::start(), RedisServer::start()];
     let forgotten = locks("forgotten", &forgetful, PATIENCE);
     let unanswered = locks("unanswered", &stalling, LEASE / 10);
-    let published = (forgotten.clone(), unanswered.clone());
-    let target = expose(move || {
-        publish(&published.0);
-        publish(&published.1);
-    })
-    .await;
-    let prometheus = PrometheusServer::start(&[&target], &hasty_rules());
-    until_fired(&prometheus, ALERTS, async |look| {
+    let program = Exposition::new();
+    let metrics =
+        async || vec![program.render(|| [&forgotten, &unanswered].into_iter().for_each(publish))];
+    until_fired(metrics, ALERTS, async |look| {
         let key = Key::of("order").with(look);
         tokio::join!(forget(&forgotten, &key, &forgetful), stall(&unanswered, &key, &stalling));
     })

@@ -1,5 +1,5 @@
-//! Each alert of the rules fires when what it tells of is the case: the fault is made, and a real
-//! Prometheus watches.
+//! Each alert of the rules fires when what it tells of is the case: the fault is made, and `promtool` continues
+//! the real metrics for half an hour as they changed meanwhile.
 
 mod between;
 mod callers;
@@ -7,79 +7,109 @@ mod changes;
 mod lost_locks;
 mod outage;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use axum::http::{Method, StatusCode};
-use bellwether_testkit::servers::{PrometheusServer, RedisServer};
+use axum::http::StatusCode;
+use bellwether_testkit::servers::{RedisServer, promtool_says};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::prometheus::{LOOKS, shipped};
-use crate::server::{Catalog, ask};
+use crate::server::Catalog;
 
 /// The name of an alert, and the value of one of its labels: what it tells of.
 type Alert = (&'static str, &'static str);
 
-/// The rules in a time that runs twenty times as fast, so that no fault need last for minutes: each
-/// minute of a range and of a `for` is three seconds. Nothing else is changed, and no expression.
-fn hasty_rules() -> String {
-    let mut rules = shipped_rules();
-    for (before, after) in [("[", "]"), ("for: ", "\n")] {
-        for minutes in [10, 5, 2, 1] {
-            let hasty = format!("{before}{}s{after}", 3 * minutes);
-            rules = rules.replace(&format!("{before}{minutes}m{after}"), &hasty);
-        }
-    }
-    let mut lines = rules.lines();
-    let is_slow =
-        |line: &str| line.contains("m]") || line.trim().starts_with("for:") && line.ends_with('m');
-    assert_eq!(lines.find(|line| is_slow(line)), None, "each minute is replaced");
-    rules
+/// Seconds from one sample to the next one.
+const STEP: f64 = 15.0;
+
+/// The names of all alerts.
+fn alerts() -> Vec<String> {
+    let rules = fs::read_to_string(shipped("rules.yml")).expect("the rules");
+    let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    names.map(str::to_owned).collect()
 }
 
-fn shipped_rules() -> String {
-    fs::read_to_string(shipped("rules.yml")).expect("the rules")
-}
-
-/// Waits until each of these alerts has fired, and goes on with what makes them fire. Returns what has
-/// fired: names of alerts, each with the values of its labels.
+/// Makes a fault until each of these alerts has fired by the metrics of some programs. Returns the labels of all
+/// that fire in the end.
 async fn until_fired(
-    prometheus: &PrometheusServer,
-    alerts: &[Alert],
-    go_on: impl AsyncFn(usize),
-) -> BTreeSet<(String, String)> {
+    metrics: impl AsyncFn() -> Vec<String>,
+    expected: &[Alert],
+    fault: impl AsyncFn(usize),
+) -> BTreeSet<String> {
+    let (before, began) = (metrics().await, Instant::now());
     let mut fired = BTreeSet::new();
     for look in 0..LOOKS {
-        go_on(look).await;
-        sleep(Duration::from_secs(1)).await;
-        let url = format!("{}/api/v1/alerts", prometheus.url());
-        let answer = ask(Method::GET, &url, "").await.json;
-        for alert in answer["data"]["alerts"].as_array().expect("alerts") {
-            let words = alert["annotations"].to_string();
-            assert!(!words.contains("error expanding"), "{words}");
-            if alert["state"] == "firing" {
-                let labels = alert["labels"].as_object().expect("labels").values();
-                let name = alert["labels"]["alertname"].as_str().expect("a name");
-                fired.extend(
-                    labels.filter_map(|label| Some((name.to_owned(), label.as_str()?.to_owned()))),
-                );
-            }
-        }
-        let has_fired =
-            |(name, of): &Alert| fired.contains(&((*name).to_owned(), (*of).to_owned()));
-        if alerts.iter().all(has_fired) {
-            return fired;
+        fault(look).await;
+        sleep(Duration::from_millis(100)).await;
+        let (after, steps) = (metrics().await, began.elapsed().as_secs_f64() / STEP);
+        let programs = before.iter().zip(&after).enumerate();
+        let series = programs.flat_map(|(instance, (before, after))| {
+            continued(&format!("instance=\"{instance}\",job=\"test\""), before, after, steps)
+        });
+        let now = firing(&series.collect::<Vec<_>>());
+        fired.extend(now.clone());
+        if expected.iter().all(|alert| has_fired(&fired, alert)) {
+            return now;
         }
     }
-    panic!("of {alerts:?} only these fire: {fired:?}");
+    panic!("of {expected:?} only these fire: {fired:?}");
 }
 
-const DATABASE_DOWN: &[Alert] = &[
-    ("BellwetherLoadsFail", "product"),
-    ("BellwetherRefreshesFail", "product"),
-    ("BellwetherRequestsFail", "product"),
-];
+fn has_fired(fired: &BTreeSet<String>, (name, of): &Alert) -> bool {
+    let [name, of] = [format!("alertname=\"{name}\""), format!("=\"{of}\"")];
+    fired.iter().any(|labels| labels.contains(&name) && labels.contains(&of))
+}
+
+/// The series of a program: a gauge stays as it is, and all else goes on growing as it did in so many steps.
+fn continued(labels: &str, before: &str, after: &str, steps: f64) -> Vec<Value> {
+    let before: BTreeMap<_, _> = samples(before).collect();
+    let series = samples(after).map(|(series, now)| {
+        let (name, of) = series.split_once('{').unwrap_or((series, "}"));
+        let values = if after.contains(&format!("# TYPE {name} gauge\n")) {
+            format!("{now}+0x120")
+        } else {
+            let begin = before.get(series).copied().unwrap_or_default();
+            format!("{begin}+{}x120", (now - begin) / steps)
+        };
+        json!({ "series": format!("{name}{{{labels},{of}"), "values": values })
+    });
+    series.collect()
+}
+
+/// Each series of an exposition, with its value.
+fn samples(text: &str) -> impl Iterator<Item = (&str, f64)> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let samples = lines.filter_map(|line| line.rsplit_once(' '));
+    samples.map(|(series, value)| (series, value.parse().expect("a number")))
+}
+
+/// The labels of all alerts that fire after half an hour of these series: `promtool` expects none and shows each.
+fn firing(series: &[Value]) -> BTreeSet<String> {
+    let silence = |name| json!({ "eval_time": "30m", "alertname": name, "exp_alerts": [] });
+    let test = json!({
+        "rule_files": [shipped("rules.yml")],
+        "evaluation_interval": "15s",
+        "tests": [{
+            "interval": "15s",
+            "input_series": series,
+            "alert_rule_test": alerts().into_iter().map(silence).collect::<Vec<_>>(),
+        }],
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("test.json"), test.to_string()).expect("a file");
+    let (_, said) = promtool_says(&["test", "rules", "test.json"], folder.path(), "");
+    let is_understood = said.contains("alertname:") || said.contains("SUCCESS");
+    assert!(is_understood && !said.contains("error expanding"), "{said}");
+    let labels = said.lines().filter_map(|line| line.trim().strip_prefix("Labels:"));
+    labels.map(str::to_owned).collect()
+}
+
+const DATABASE_DOWN: &[Alert] =
+    &[("BellwetherLoadsFail", "product"), ("BellwetherRequestsFail", "product")];
 
 const STORE_DOWN: &[Alert] = &[
     ("BellwetherStoreDown", "catalog"),
@@ -92,10 +122,11 @@ const STORE_DOWN: &[Alert] = &[
 async fn the_alerts_fire_when_the_database_is_down_and_when_the_store_is_down() {
     let mut redis = RedisServer::start();
     let catalog = Catalog::start(&["--store", &redis.url()]);
-    let prometheus = PrometheusServer::start(&catalog.targets(), &hasty_rules());
+    let metrics =
+        async || join_all((0..catalog.processes()).map(|process| catalog.metrics(process))).await;
 
     catalog.press("broken?on=true").await;
-    until_fired(&prometheus, DATABASE_DOWN, async |look| {
+    until_fired(&metrics, DATABASE_DOWN, async |look| {
         for sku in 0..60 {
             let cold = format!("/api/product/{}", 60_000 + 60 * look + sku);
             assert_eq!(catalog.get(0, &cold).await.status, StatusCode::SERVICE_UNAVAILABLE);
@@ -105,17 +136,15 @@ async fn the_alerts_fire_when_the_database_is_down_and_when_the_store_is_down() 
     catalog.press("broken?on=false").await;
 
     redis.kill();
-    until_fired(&prometheus, STORE_DOWN, async |_| {}).await;
+    until_fired(&metrics, STORE_DOWN, async |_| {}).await;
 }
 
 #[test]
 fn every_alert_of_the_rules_fires_in_a_test_that_makes_its_fault() {
-    let rules = shipped_rules();
-    let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
     // One is about a metric of the exporter of Redis, which does not run here, the other one about a machine
     // that is too small: `promtool` tests them.
     let by_promtool = ["BellwetherTrackingTableFull", "BellwetherProcessStalls"];
-    let names = names.filter(|name| !by_promtool.contains(name));
+    let names = alerts().into_iter().filter(|name| !by_promtool.contains(&&**name));
     let tests = [
         DATABASE_DOWN,
         STORE_DOWN,
@@ -126,20 +155,7 @@ fn every_alert_of_the_rules_fires_in_a_test_that_makes_its_fault() {
         lost_locks::ALERTS,
         changes::ALERTS,
     ];
-    let fired: BTreeSet<_> = tests.into_iter().flatten().map(|(name, _)| *name).collect();
+    let fired: BTreeSet<_> =
+        tests.into_iter().flatten().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(names.collect::<BTreeSet<_>>(), fired);
-}
-
-/// Only the ranges and the times of the rules differ, by their factor.
-#[test]
-fn the_hasty_rules_are_the_shipped_ones() {
-    let (rules, hasty) = (shipped_rules(), hasty_rules());
-    let without_times = |rules: &str| -> Vec<String> {
-        let is_time = |word: &&str| !word.chars().any(|letter| letter.is_ascii_digit());
-        let lines = rules.lines().map(|line| line.split(['[', ']', ' ']).filter(is_time).collect());
-        lines.map(|words: Vec<_>| words.join(" ")).collect()
-    };
-    assert_eq!(without_times(&rules), without_times(&hasty));
-    assert_eq!(rules.matches("[5m]").count(), hasty.matches("[15s]").count());
-    assert_eq!(rules.matches("[10m]").count(), hasty.matches("[30s]").count());
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use bellwether::metrics::publish;
 use bellwether::{Cache, Wait};
 use bellwether_redis::{RedisOptions, RedisStore};
-use bellwether_testkit::servers::{PrometheusServer, RedisServer};
+use bellwether_testkit::exposition::Exposition;
+use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
-use super::{Alert, hasty_rules, until_fired};
-use crate::exporter::expose;
+use super::{Alert, until_fired};
 
 pub(super) const DAMAGED: &[Alert] =
     &[("BellwetherStoreUnreadable", "shared"), ("BellwetherValuesUnusable", "product")];
@@ -48,15 +48,15 @@ async fn the_alerts_fire_when_entries_are_damaged_and_when_invalidations_are_los
         Cache::builder("product", store.clone()).ttl(HOUR).build().expect("options");
     let narrow = Cache::builder("narrow", store.clone()).ttl(HOUR).max_loads(1);
     let narrow = narrow.wait(Wait::at_most(Duration::from_millis(200))).build().expect("options");
-    let caches = [cache.clone(), narrow.clone()];
-    let target = expose(move || {
-        publish(&store);
-        caches.iter().for_each(publish);
-    })
-    .await;
-    let prometheus = PrometheusServer::start(&[&target], &hasty_rules());
+    let program = Exposition::new();
+    let metrics = async || {
+        vec![program.render(|| {
+            publish(&store);
+            [&cache, &narrow].into_iter().for_each(publish);
+        })]
+    };
 
-    until_fired(&prometheus, DAMAGED, async |_| {
+    until_fired(&metrics, DAMAGED, async |_| {
         // A damaged entry is a miss: it is loaded and stored again.
         let answer = cache.get_or_load(1, async || Ok::<_, io::Error>(1)).await;
         assert_eq!(answer.expect("an answer"), 1);
@@ -69,7 +69,7 @@ async fn the_alerts_fire_when_entries_are_damaged_and_when_invalidations_are_los
     .await;
 
     redis.kill();
-    until_fired(&prometheus, DOWN, async |look| {
+    until_fired(&metrics, DOWN, async |look| {
         let handle = cache.handle();
         for key in 0..2 * KEPT {
             handle.invalidate(&cache.key(key)).await.expect_err("the store is down");
