@@ -1,7 +1,7 @@
 //! Each fault of the proxy, as a raw connection meets it.
 
-use std::io::{ErrorKind, Result};
-use std::time::{Duration, Instant};
+use std::io::ErrorKind;
+use std::time::Duration;
 
 use bellwether_testkit::faults::{FaultProxy, Replacement};
 use bellwether_testkit::servers::{RedisServer, Reply};
@@ -101,37 +101,11 @@ async fn a_connection_is_reset_after_so_many_bytes_of_replies_and_the_next_is_no
 }
 
 #[tokio::test]
-async fn a_cut_can_come_before_the_first_byte_and_after_the_last() {
-    let (_server, proxy, mut client) = with_client().await;
-    proxy.cut_after(0);
-    client.write_all(b"PING\r\n").await.unwrap();
-    assert_eq!(ends_by(&mut client).await, ErrorKind::ConnectionReset);
-    let mut client = connect(proxy.address()).await.unwrap();
-    proxy.cut_after(7);
-    assert_eq!(ping(&mut client).await.unwrap(), PONG);
-    assert_eq!(ends_by(&mut client).await, ErrorKind::ConnectionReset);
-}
-
-#[tokio::test]
 async fn bits_of_one_byte_of_the_replies_are_flipped_and_of_no_other() {
     let (_server, proxy, mut client) = with_client().await;
     proxy.flip(8, b'P' ^ b'T');
     client.write_all(b"PING\r\nPING\r\nPING\r\n").await.unwrap();
     comes(&mut client, "+PONG\r\n+TONG\r\n+PONG\r\n").await;
-}
-
-#[tokio::test]
-async fn a_trickle_is_as_slow_as_was_said() {
-    let (_server, proxy, mut client) = with_client().await;
-    proxy.trickle(100);
-    let asked = Instant::now();
-    client.write_all(b"PING\r\nPING\r\n").await.unwrap();
-    comes(&mut client, "+").await;
-    assert!(asked.elapsed() < Duration::from_millis(140), "the first does not wait for the last");
-    comes(&mut client, "PONG\r\n+PONG\r\n").await;
-    assert!(asked.elapsed() >= Duration::from_millis(140));
-    proxy.trickle(0);
-    assert_eq!(ping(&mut client).await.unwrap(), PONG);
 }
 
 #[tokio::test]
@@ -156,16 +130,6 @@ async fn a_refused_command_is_answered_in_its_turn_and_not_done() {
     comes(&mut client, &format!("+PONG\r\n{LOADING}+PONG\r\n")).await;
     assert_eq!(refused.count(), 1);
     assert_eq!(server.command(&["EXISTS", "n"]), Reply::Integer(0));
-}
-
-#[tokio::test]
-async fn replies_are_replaced_as_often_as_was_said() {
-    let (_server, proxy, mut client) = with_client().await;
-    let first = proxy.replace(Replacement::of("INCR", "-FIRST\r\n").times(2));
-    let second = proxy.replace(Replacement::of("INCR", "-SECOND\r\n").times(1));
-    send(&mut client, &[&["INCR", "n"] as &[_]; 4]).await;
-    comes(&mut client, "-FIRST\r\n-FIRST\r\n-SECOND\r\n:4\r\n").await;
-    assert_eq!((first.count(), second.count()), (2, 1));
 }
 
 #[tokio::test]
@@ -242,27 +206,6 @@ async fn messages_of_a_subscription_are_lost_as_pushes_are() {
     proxy.heal();
     server.command(&["PUBLISH", "news", "told"]);
     comes(&mut client, "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$4\r\ntold\r\n").await;
-}
-
-#[tokio::test]
-async fn a_command_that_comes_in_pieces_is_one() {
-    let (_server, proxy, mut client) = with_client().await;
-    proxy.replace(Replacement::of("ECHO whole", "-REPLACED\r\n"));
-    client.set_nodelay(true).unwrap();
-    for byte in command(&["ECHO", "whole"]) {
-        client.write_all(&[byte]).await.unwrap();
-        tokio::task::yield_now().await;
-    }
-    comes(&mut client, "-REPLACED\r\n").await;
-}
-
-#[tokio::test]
-async fn what_is_no_command_reaches_the_server_as_it_is() -> Result<()> {
-    let (_server, _proxy, mut client) = with_client().await;
-    client.write_all(b"*x\r\n").await?;
-    comes(&mut client, "-ERR Protocol error: invalid multibulk length\r\n").await;
-    assert_eq!(client.read(&mut [0]).await?, 0);
-    Ok(())
 }
 
 #[tokio::test]

@@ -2,12 +2,10 @@
 
 mod faults;
 mod workers;
-use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::processes::lives;
@@ -18,42 +16,6 @@ use tokio::time::timeout;
 
 /// How long nothing must happen before we call it silence.
 const SILENCE: Duration = Duration::from_millis(100);
-
-#[test]
-fn servers_started_at_once_each_answer_on_their_own_port() {
-    let starting: Vec<_> = (0..6).map(|_| thread::spawn(RedisServer::start)).collect();
-    let servers: Vec<_> = starting.into_iter().map(|s| s.join().unwrap()).collect();
-    for server in &servers {
-        let pid = server.info("server", "process_id");
-        assert_eq!(pid, Some(server.pid().to_string()));
-    }
-    let ports: HashSet<_> = servers.iter().map(RedisServer::port).collect();
-    assert_eq!(ports.len(), servers.len());
-}
-
-#[test]
-fn a_reply_is_read_whatever_its_kind() {
-    let server = RedisServer::start();
-    assert_eq!(server.command(&["INCR", "n"]), Reply::Integer(1));
-    assert_eq!(server.command(&["GET", "n"]), Reply::Text("1".into()));
-    assert_eq!(server.command(&["GET", "none"]), Reply::Nil);
-    let pair = Reply::Array(vec![Reply::Text("1".into()), Reply::Nil]);
-    assert_eq!(server.command(&["MGET", "n", "none"]), pair);
-    let refused = server.try_command(&["LPUSH", "n", "1"]).unwrap_err();
-    assert!(refused.starts_with("WRONGTYPE"), "{refused}");
-}
-
-#[test]
-fn a_restart_keeps_the_port_and_what_was_appended_to_the_log() {
-    let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    server.command(&["SET", "kept", "yes"]);
-    let port = server.port();
-    let pid = server.pid();
-    server.restart();
-    assert_eq!(server.port(), port);
-    assert_ne!(server.pid(), pid);
-    assert_eq!(server.command(&["GET", "kept"]), Reply::Text("yes".into()));
-}
 
 #[test]
 fn a_clock_that_was_turned_shows_its_new_time_to_the_next_command() {
@@ -70,33 +32,6 @@ fn a_clock_that_was_turned_shows_its_new_time_to_the_next_command() {
         let shown = seconds() - before;
         assert!((turned_by - 60..turned_by + 60).contains(&shown), "{shown} s for {turned_by}");
     }
-}
-
-#[test]
-fn a_server_that_keeps_nothing_is_empty_after_a_restart() {
-    let mut server = RedisServer::start();
-    server.command(&["SET", "lost", "yes"]);
-    server.restart();
-    assert_eq!(server.command(&["GET", "lost"]), Reply::Nil);
-}
-
-#[tokio::test]
-async fn a_stopped_server_is_silent_until_it_resumes() {
-    let server = RedisServer::start();
-    server.stop();
-    let mut client = connect(local(server.port())).await.unwrap();
-    client.write_all(b"PING\r\n").await.unwrap();
-    assert!(is_silent(&client).await);
-    server.resume();
-    assert_eq!(pong(&mut client).await.unwrap(), *b"+PONG\r\n");
-}
-
-#[tokio::test]
-async fn a_killed_server_refuses_connections() {
-    let mut server = RedisServer::start();
-    server.kill();
-    let refused = connect(local(server.port())).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
 }
 
 #[test]
@@ -139,13 +74,6 @@ fn a_server_dies_with_its_test_process() {
 }
 
 #[tokio::test]
-async fn a_proxy_passes_both_ways() {
-    let (_server, proxy) = proxied().await;
-    let mut client = connect(proxy.address()).await.unwrap();
-    assert_eq!(ping(&mut client).await.unwrap(), *b"+PONG\r\n");
-}
-
-#[tokio::test]
 async fn a_cut_resets_the_connections_that_exist_and_spares_new_ones() {
     let (_server, proxy) = proxied().await;
     let mut before = connect(proxy.address()).await.unwrap();
@@ -171,52 +99,6 @@ async fn a_blackhole_takes_everything_and_delivers_it_once_it_passes() {
     proxy.pass();
     assert_eq!(pong(&mut old).await.unwrap(), *b"+PONG\r\n");
     assert_eq!(pong(&mut new).await.unwrap(), *b"+PONG\r\n");
-}
-
-#[tokio::test]
-async fn a_blackhole_hides_the_death_of_the_server() {
-    let (mut server, proxy) = proxied().await;
-    let mut client = connect(proxy.address()).await.unwrap();
-    ping(&mut client).await.unwrap();
-    proxy.blackhole();
-    server.kill();
-    assert!(is_silent(&client).await);
-    proxy.pass();
-    assert!(is_closed(&client.read(&mut [0]).await));
-}
-
-#[tokio::test]
-async fn a_refusing_proxy_spares_the_connections_that_exist() {
-    let (_server, proxy) = proxied().await;
-    let mut before = connect(proxy.address()).await.unwrap();
-    ping(&mut before).await.unwrap();
-    proxy.refuse();
-    let refused = connect(proxy.address()).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-    assert_eq!(ping(&mut before).await.unwrap(), *b"+PONG\r\n");
-    proxy.pass();
-    let mut after = connect(proxy.address()).await.unwrap();
-    assert_eq!(ping(&mut after).await.unwrap(), *b"+PONG\r\n");
-}
-
-#[tokio::test]
-async fn a_round_trip_takes_the_delays_of_both_directions() {
-    let (_server, proxy) = proxied().await;
-    let mut client = connect(proxy.address()).await.unwrap();
-    proxy.delay(Duration::from_millis(20), Duration::from_millis(30));
-    let asked = Instant::now();
-    ping(&mut client).await.unwrap();
-    assert!(asked.elapsed() >= Duration::from_millis(50));
-}
-
-#[tokio::test]
-async fn a_dropped_proxy_ends_its_connections_even_in_silence() {
-    let (_server, proxy) = proxied().await;
-    let mut client = connect(proxy.address()).await.unwrap();
-    ping(&mut client).await.unwrap();
-    proxy.blackhole();
-    drop(proxy);
-    assert!(is_closed(&client.read(&mut [0]).await));
 }
 
 async fn proxied() -> (RedisServer, FaultProxy) {

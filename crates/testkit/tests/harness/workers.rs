@@ -1,4 +1,4 @@
-//! Worker processes: their commands, their replies, and their end with the test.
+//! Worker processes end with their test.
 
 use std::io::{self, BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bellwether_testkit::processes::{Worker, lives, work};
 use bellwether_testkit::wait::block_until;
-use serde::{Deserialize, Serialize};
 
 /// How long a worker may outlive its test.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -15,69 +14,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Set for a process that is to hold workers.
 const HOLDER: &str = "BELLWETHER_HOLDS_WORKERS";
 
-/// A command to a worker.
-#[derive(Deserialize, Serialize)]
-enum Task {
-    /// Reply by the number, multiplied by the setup.
-    Multiply(u64),
-    /// Never reply.
-    Hang,
-    Panic,
-}
-
 #[test]
 #[ignore = "only of use to the other tests, which run it in processes of its own"]
 fn works() {
-    let open = async |factor: u64| if factor > 0 { Ok(factor) } else { Err("a zero".into()) };
-    work(open, async |factor: Arc<u64>, task| match task {
-        Task::Multiply(number) => number * *factor,
-        Task::Hang => std::future::pending().await,
-        Task::Panic => panic!("as commanded"),
-    });
+    work(async |(): ()| Ok(()), async |_: Arc<()>, (): ()| ());
 }
 
-async fn worker(factor: u64) -> Worker<Task, u64> {
-    Worker::start("workers::works", &factor).await
-}
-
-#[tokio::test]
-async fn a_worker_replies_to_each_command_though_another_one_hangs() {
-    let worker = worker(3).await;
-    let hangs = worker.send(&Task::Hang);
-    assert_eq!(worker.ask(&Task::Multiply(14)).await, 42);
-    assert_eq!(worker.ask(&Task::Multiply(2)).await, 6);
-    drop(worker);
-    assert!(hangs.await.is_err(), "the worker has gone");
-}
-
-#[tokio::test]
-async fn a_worker_that_panics_is_gone_at_once() {
-    let worker = worker(3).await;
-    assert!(worker.send(&Task::Panic).await.is_err());
-}
-
-#[tokio::test]
-#[should_panic(expected = "the worker can open: \"a zero\"")]
-async fn a_worker_that_cannot_open_fails_its_test() {
-    worker(0).await;
-}
-
-#[tokio::test]
-async fn a_stopped_worker_replies_when_it_is_resumed() {
-    let worker = worker(3).await;
-    worker.stop();
-    let mut reply = worker.send(&Task::Multiply(14));
-    assert!(tokio::time::timeout(crate::SILENCE, &mut reply).await.is_err());
-    worker.resume();
-    assert_eq!(reply.await, Ok(42));
-}
-
-#[tokio::test]
-async fn a_killed_worker_leaves_nothing_behind() {
-    let mut worker = worker(3).await;
-    assert!(lives(worker.pid()));
-    worker.kill();
-    assert!(!lives(worker.pid()));
+async fn worker() -> Worker<(), ()> {
+    Worker::start("workers::works", &()).await
 }
 
 /// Holds two workers until its input ends, for
@@ -88,7 +32,7 @@ async fn holds_workers() {
     if std::env::var_os(HOLDER).is_none() {
         return;
     }
-    let [stopped, running] = [worker(1).await, worker(1).await];
+    let [stopped, running] = [worker().await, worker().await];
     stopped.stop();
     println!("\n@{} {}", stopped.pid(), running.pid());
     let _ = io::stdin().lines().count();
