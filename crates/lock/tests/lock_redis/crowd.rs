@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use bellwether::store::Claim;
-use bellwether_lock::{
-    Attempt, Lock, LockError, LockErrorKind, LockFuture, RedisLock, Released, Request,
-};
+use bellwether_lock::{Attempt, Lock, LockErrorKind, LockFuture, RedisLock, Released};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use futures_util::future::join_all;
 use futures_util::{FutureExt, poll};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::world::{LONG, attempt, busy, claim, free, key, options, take};
 
@@ -169,10 +167,6 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-fn request(lock: &RedisLock, claim: &Claim) -> LockFuture<Attempt> {
-    lock.acquire(Request::new(claim.clone(), LONG))
-}
-
 /// Begins requests in a runtime, whose tasks do not run meanwhile.
 fn begin<T>(runtime: &Runtime, requests: &mut [LockFuture<T>]) {
     runtime.block_on(async {
@@ -189,53 +183,6 @@ fn run_tasks(runtime: &Runtime) {
             yield_now().await;
         }
     });
-}
-
-fn is_granted(attempt: &Result<Attempt, LockError>) -> bool {
-    matches!(attempt, Ok(Attempt::Granted(_)))
-}
-
-#[test]
-fn a_claim_in_a_script_of_a_runtime_that_ended_asks_alone() {
-    let server = RedisServer::start();
-    let (lasting, passing) = (runtime(), runtime());
-    let lock = lasting.block_on(lock(&server));
-    let ours = claims();
-    let mut requests: Vec<_> = ours.iter().map(|claim| request(&lock, claim)).collect();
-    begin(&passing, &mut requests);
-    drop(passing);
-    assert!(lasting.block_on(join_all(requests)).iter().all(is_granted));
-}
-
-#[test]
-fn a_claim_of_another_runtime_does_not_join_the_script_of_a_stalled_one() {
-    let server = RedisServer::start();
-    let (ours, still) = (runtime(), runtime());
-    let lock = ours.block_on(lock(&server));
-    let claims = claims();
-    let mut waiting: Vec<_> = claims[..8].iter().map(|claim| request(&lock, claim)).collect();
-    begin(&still, &mut waiting);
-    let last = request(&lock, &claims[8]);
-    let granted = ours.block_on(async { timeout(LONG, last).await });
-    assert!(is_granted(&granted.expect("an answer")));
-}
-
-#[test]
-fn a_task_whose_script_was_full_takes_no_claim_of_another_runtime() {
-    // Four ask alone, and as many as one script can have are sent at once.
-    const FULL: usize = 4 + 16;
-    let server = RedisServer::start();
-    let (ours, still) = (runtime(), runtime());
-    let lock = ours.block_on(lock(&server));
-    let claims = claims();
-    let mut waiting: Vec<_> = claims[..FULL].iter().map(|claim| request(&lock, claim)).collect();
-    begin(&still, &mut waiting);
-    let mut last = [request(&lock, &claims[FULL])];
-    begin(&ours, &mut last);
-    // The task that was to send that script runs now, and its runtime never again.
-    run_tasks(&still);
-    let granted = ours.block_on(async { timeout(LONG, join_all(last)).await });
-    assert!(granted.expect("an answer").iter().all(is_granted));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Every lock in Redis keeps the contract of locks through TLS.
 
 use bellwether_lock::redis::{RedisClientOptions, RedisTls};
-use bellwether_lock::{FairLock, RedisLock, Redlock, ReentrantLock, conformance::Conformance};
+use bellwether_lock::{RedisLock, conformance::Conformance};
 use bellwether_testkit::servers::{Authority, RedisServer, chosen_server_lacks_tls};
 
 use crate::world::options_of;
@@ -23,34 +23,4 @@ async fn redis_lock_keeps_the_contract_through_tls() {
     let (_server, options) = encrypted();
     let lock = RedisLock::connect(options).await.expect("a lock");
     assert_eq!(Conformance::of(lock).fenced().exclusive().take_over().run().await, []);
-}
-
-#[tokio::test]
-async fn reentrant_lock_keeps_the_contract_through_tls() {
-    if chosen_server_lacks_tls() {
-        return;
-    }
-    let (_server, options) = encrypted();
-    let lock = ReentrantLock::connect(options).await.expect("a lock");
-    assert_eq!(Conformance::of(lock).fenced().reentrant().run().await, []);
-}
-
-#[tokio::test]
-async fn fair_lock_keeps_the_contract_through_tls() {
-    if chosen_server_lacks_tls() {
-        return;
-    }
-    let (_server, options) = encrypted();
-    let lock = FairLock::connect(options).await.expect("a lock");
-    assert_eq!(Conformance::of(lock).fenced().exclusive().queue().run().await, []);
-}
-
-#[tokio::test]
-async fn redlock_keeps_the_contract_through_tls() {
-    if chosen_server_lacks_tls() {
-        return;
-    }
-    let (_servers, options): (Vec<_>, Vec<_>) = (0..3).map(|_| encrypted()).unzip();
-    let lock = Redlock::connect(options).await.expect("a lock");
-    assert_eq!(Conformance::of(lock).exclusive().run().await, []);
 }

@@ -29,30 +29,6 @@ async fn locks(proxy: &FaultProxy) -> [Box<dyn Lock>; 3] {
 }
 
 #[tokio::test]
-async fn connecting_may_take_longer_than_a_command() {
-    let server = RedisServer::start();
-    let patient = |proxy: &FaultProxy| {
-        let options = options_of(&proxy.url()).timeout(Duration::from_millis(250));
-        options.connect_timeout(LONG)
-    };
-    let proxy = proxy(&server).await;
-    // Nothing over a new connection for a second, and then each reply after 0.3 s.
-    proxy.begin_after(Duration::from_secs(1));
-    proxy.delay(Duration::ZERO, Duration::from_millis(300));
-    RedisLock::connect(patient(&proxy)).await.expect("a lock");
-    FairLock::connect(patient(&proxy)).await.expect("a lock");
-    ReentrantLock::connect(patient(&proxy).resp2()).await.expect("a lock");
-    let servers = [(); 3].map(|()| RedisServer::start());
-    let mut proxies = Vec::new();
-    for server in &servers {
-        let proxy = FaultProxy::start(SocketAddr::from(([127, 0, 0, 1], server.port()))).await;
-        proxy.begin_after(Duration::from_secs(1));
-        proxies.push(proxy);
-    }
-    Redlock::connect(proxies.iter().map(patient)).await.expect("a lock");
-}
-
-#[tokio::test]
 async fn a_release_whose_answer_was_lost_is_no_loss_to_its_holder() {
     let server = RedisServer::start();
     let proxy = proxy(&server).await;
@@ -177,19 +153,6 @@ async fn a_server_that_was_never_there_is_an_error_in_time_and_soon_at_once() {
     assert_eq!(kinds[7], LockErrorKind::Down);
 }
 
-#[tokio::test]
-async fn a_server_that_takes_connections_and_says_nothing_is_an_error_in_time() {
-    let server = RedisServer::start();
-    let proxy = proxy(&server).await;
-    proxy.blackhole();
-    let budget = Duration::from_millis(100);
-    let options = options_of(&proxy.url()).timeout(budget);
-    let lock = RedisLock::connect_lazily(options).expect("options");
-    let began = Instant::now();
-    attempt(&lock, &claim(1), LONG).await.expect_err("nothing is said");
-    assert!(began.elapsed() < budget * 5, "{:?}", began.elapsed());
-}
-
 /// With its data on disk, a lock that was held is still held.
 #[tokio::test]
 async fn a_server_that_restarts_with_its_data_while_one_holds_and_one_waits_loses_neither() {
@@ -279,21 +242,6 @@ async fn replies_that_make_no_sense_are_errors_and_nothing_is_held_by_them() {
         }
         let ours = claim(1);
         take(&*lock, &ours, LONG).await;
-        free(&*lock, &ours).await;
-    }
-}
-
-#[tokio::test]
-async fn a_server_that_forgets_its_scripts_is_sent_them_again() {
-    let server = RedisServer::start();
-    let proxy = proxy(&server).await;
-    for lock in locks(&proxy).await {
-        let ours = claim(1);
-        for _ in 0..2 {
-            server.command(&["SCRIPT", "FLUSH"]);
-            take(&*lock, &ours, LONG).await;
-        }
-        server.command(&["SCRIPT", "FLUSH"]);
         free(&*lock, &ours).await;
     }
 }

@@ -2,27 +2,14 @@
 //! processes that wait for it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bellwether::store::Renew;
-use bellwether_lock::redis::RedisClientOptions;
-use bellwether_lock::{
-    Attempt, FairLock, Lock, LockErrorKind, RedisLock, ReentrantLock, Request, TakeOver,
-};
+use bellwether_lock::{Attempt, FairLock, Lock, RedisLock, ReentrantLock, Request, TakeOver};
 use bellwether_testkit::servers::{RedisServer, Reply};
-use bellwether_testkit::wait::within;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use crate::world::{LONG, busy, claim, free, key, options, options_of, queue_up, take};
-
-/// What a `RedisLock` needs without client tracking and without messages.
-const RIGHTS: [&str; 10] =
-    ["~bw:*", "+evalsha", "+eval", "+get", "+getex", "+set", "+pexpire", "+pttl", "+time", "+del"];
-
-fn user(server: &RedisServer, more: &[&str]) -> RedisClientOptions {
-    options_of(&server.url_of_user(&[&RIGHTS[..], more].concat()))
-}
+use crate::world::{LONG, busy, claim, free, key, options, queue_up, take};
 
 async fn over_resp2(server: &RedisServer) -> RedisLock {
     RedisLock::connect(options(server).resp2()).await.expect("a lock")
@@ -104,38 +91,6 @@ async fn waiters_with_and_without_tracking_wait_for_one_lock() {
     }
 }
 
-/// A server or a user without client tracking: nothing says so but the refusal.
-#[tokio::test]
-async fn a_user_with_the_rights_for_messages_needs_no_tracking() {
-    let server = RedisServer::start();
-    let options = user(&server, &["&bw:*", "+subscribe", "+publish"]);
-    let lock = RedisLock::connect(options).await.expect("a lock");
-    let ours = claim(1);
-    take(&lock, &ours, LONG).await;
-    let mut watch = lock.watch(&key(1));
-    busy(&lock, &claim(1)).await;
-    free(&lock, &ours).await;
-    timeout(LONG, watch.changed()).await.expect("a message");
-}
-
-#[tokio::test]
-async fn without_the_rights_for_messages_waiters_poll() {
-    let server = RedisServer::start();
-    for rights in [vec![], vec!["+subscribe"], vec!["&bw:*"]] {
-        let lock = RedisLock::connect(user(&server, &rights)).await.expect("a lock");
-        assert!(lock.watch(&key(1)).is_silent(), "{rights:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_user_that_may_subscribe_and_not_publish_is_named_on_connecting() {
-    let server = RedisServer::start();
-    let options = user(&server, &["&bw:*", "+subscribe"]);
-    let error = RedisLock::connect(options).await.expect_err("half of it");
-    assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
-    assert!(error.to_string().contains("+publish"), "{error}");
-}
-
 #[tokio::test]
 async fn a_lock_with_tracking_has_no_subscription() {
     let server = RedisServer::start();
@@ -145,20 +100,6 @@ async fn a_lock_with_tracking_has_no_subscription() {
     busy(&lock, &claim(1)).await;
     assert_eq!(server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).text(), "");
     assert_eq!(length(&server), Reply::Integer(32));
-}
-
-#[tokio::test]
-async fn a_process_that_asks_often_leaves_one_mark() {
-    let server = RedisServer::start();
-    let (holder, waiter) = (over_resp2(&server).await, over_resp2(&server).await);
-    take(&holder, &claim(1), LONG).await;
-    assert_eq!(length(&server), Reply::Integer(32));
-    for _ in 0..3 {
-        busy(&waiter, &claim(1)).await;
-        assert_eq!(length(&server), Reply::Integer(48));
-    }
-    busy(&holder, &claim(1)).await;
-    assert_eq!(length(&server), Reply::Integer(64));
 }
 
 #[tokio::test]
@@ -221,23 +162,4 @@ async fn only_the_next_waiter_of_a_fair_lock_is_told() {
     free(&second, &claims[1]).await;
     timeout(LONG, of_third.changed()).await.expect("a message");
     assert_eq!(messages(&server) - before, 2);
-}
-
-#[tokio::test]
-async fn the_end_of_a_subscription_is_a_change_of_all_keys() {
-    let server = RedisServer::start();
-    let lock = over_resp2(&server).await;
-    let mut watch = lock.watch(&key(1));
-    server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    timeout(LONG, watch.changed()).await.expect("told");
-    within(LONG, || !lock.watch(&key(1)).is_silent()).await;
-}
-
-#[tokio::test]
-async fn a_dropped_lock_ends_its_subscription() {
-    let server = RedisServer::start();
-    let lock = over_resp2(&server).await;
-    drop(lock);
-    let subscribed = || server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).text();
-    within(Duration::from_secs(20), || subscribed().is_empty()).await;
 }

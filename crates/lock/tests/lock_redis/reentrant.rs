@@ -48,24 +48,6 @@ async fn holds_are_counted_up_and_down() {
     assert_eq!(server.command(&["EXISTS", &name()]), Reply::Integer(0));
 }
 
-#[tokio::test]
-async fn the_remaining_time_is_that_of_the_last_hold_and_none_when_it_is_free() {
-    let server = RedisServer::start();
-    let lock = lock(&server).await;
-    let (owner, [outer, inner]) = (Owner::new(), [claim(1), claim(1)]);
-    let left = || match server.command(&["PTTL", &name()]) {
-        Reply::Integer(left) => left,
-        other => panic!("{other:?}"),
-    };
-    take(&lock, &outer, owner, Duration::from_secs(20)).await;
-    take(&lock, &inner, owner, Duration::from_secs(10)).await;
-    assert!((15_000..=20_000).contains(&left()), "{}", left());
-    free(&lock, &outer).await;
-    assert!((5_000..=10_000).contains(&left()), "{}", left());
-    free(&lock, &inner).await;
-    assert_eq!(left(), -2);
-}
-
 /// Otherwise a hold that is never released would keep the lock while any other hold is renewed.
 #[tokio::test]
 async fn a_hold_that_is_not_renewed_lapses_while_another_one_of_its_owner_is() {
@@ -82,23 +64,6 @@ async fn a_hold_that_is_not_renewed_lapses_while_another_one_of_its_owner_is() {
     busy(&lock, &claim(1)).await;
     free(&lock, &kept).await;
     take(&lock, &claim(1), Owner::new(), LONG).await;
-}
-
-#[tokio::test]
-async fn another_owner_is_refused_with_the_remaining_lease() {
-    let server = RedisServer::start();
-    let lock = lock(&server).await;
-    let (owner, [outer, inner, theirs]) = (Owner::new(), [claim(1), claim(1), claim(1)]);
-    let fence = take(&lock, &outer, owner, LONG).await.fence;
-    take(&lock, &inner, owner, LONG).await;
-    let mut watch = lock.watch(&key(1));
-    let refused = busy(&lock, &theirs).await;
-    assert_eq!(refused.holder.map(|holder| holder.grant), fence);
-    free(&lock, &inner).await;
-    free(&lock, &outer).await;
-    timeout(LONG, watch.changed()).await.expect("a change");
-    let next = take(&lock, &theirs, Owner::new(), LONG).await.fence;
-    assert!(next > fence, "{next:?} after {fence:?}");
 }
 
 /// Over RESP2, a mark would stay for ever. With tracking, the server would track the name for ever.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bellwether::store::Renew;
 use bellwether_lock::redis::RedisClientOptions;
-use bellwether_lock::{FairLock, Lock, LockErrorKind, RedisLock, Redlock, ReentrantLock, Released};
+use bellwether_lock::{Lock, RedisLock, Released};
 use bellwether_testkit::servers::{RedisServer, Reply, free_port};
 use bellwether_testkit::wait::within;
 
@@ -46,25 +46,6 @@ async fn what_others_have_put_under_our_name_keeps_it_locked_until_they_remove_i
     let ours = claim(1);
     take(&lock, &ours, LONG).await;
     free(&lock, &ours).await;
-}
-
-#[tokio::test]
-async fn a_lock_removed_by_force_is_free_and_its_old_holder_is_notified() {
-    let server = RedisServer::start();
-    let lock = lock(&server).await;
-    let old = claim(1);
-    let next = claim(1);
-    let first = take(&lock, &old, LONG).await.fence;
-    let mut watch = lock.watch(&key(1));
-    busy(&lock, &next).await;
-    server.command(&["DEL", &name(1)]);
-    // Waiters are notified of that as of any release.
-    tokio::time::timeout(LONG, watch.changed()).await.expect("a change");
-    let second = take(&lock, &next, LONG).await.fence;
-    assert!(second > first, "{second:?} after {first:?}");
-    assert_eq!(lock.renew(&old, LONG).await.expect("an answer"), Renew::Lost);
-    assert_eq!(lock.release(old).await.expect("an answer"), Released::NotHeld);
-    free(&lock, &next).await;
 }
 
 #[tokio::test]
@@ -138,81 +119,6 @@ async fn fences_grow_over_a_flush_and_a_clock_that_was_put_back() {
         free(&lock, &ours).await;
     }
     assert_eq!(last[1], ahead + 3);
-}
-
-#[tokio::test]
-async fn a_server_that_restarts_without_its_data_has_lost_the_lock_and_its_holder_is_notified() {
-    let mut server = RedisServer::start();
-    let lock = lock(&server).await;
-    let old = claim(1);
-    let next = claim(1);
-    let first = take(&lock, &old, LONG).await.fence;
-    server.restart();
-    assert_eq!(lock.renew(&old, LONG).await.expect("an answer"), Renew::Lost);
-    let second = take(&lock, &next, LONG).await.fence;
-    assert!(second > first, "{second:?} after {first:?}");
-    assert_eq!(lock.release(old).await.expect("an answer"), Released::NotHeld);
-    assert_eq!(lock.renew(&next, LONG).await.expect("an answer"), Renew::Held);
-}
-
-#[tokio::test]
-async fn a_user_with_the_documented_rights_can_lock_by_every_kind_of_lock() {
-    let server = RedisServer::start();
-    let rights = "~bw:* +get +getex +set +del +pexpire +pttl +time +evalsha +eval \
-                  +client|tracking +hgetall +hset +hdel +zadd +zrem +zcard +zrank +zscore +zrange \
-                  +zrangebyscore";
-    let url = server.url_of_user(&rights.split_whitespace().collect::<Vec<_>>());
-    let user = || options_of(&url);
-    let locks: [Box<dyn Lock>; 3] = [
-        Box::new(RedisLock::connect(user()).await.expect("a lock")),
-        Box::new(FairLock::connect(user()).await.expect("a lock")),
-        Box::new(ReentrantLock::connect(user()).await.expect("a lock")),
-    ];
-    for lock in locks {
-        let ours = claim(1);
-        take(&*lock, &ours, LONG).await;
-        crate::world::queue_up(&*lock, &claim(1)).await;
-        crate::world::queue_up(&*lock, &claim(1)).await;
-        assert!(!lock.watch(&key(1)).is_silent());
-        lock.renew(&ours, LONG).await.expect("a renewal");
-        free(&*lock, &ours).await;
-    }
-}
-
-#[tokio::test]
-async fn a_missing_right_is_named_on_connecting() {
-    let server = RedisServer::start();
-    let user = options_of(&server.url_of_user(&["~bw:*", "+@all", "-getex"]));
-    let error = RedisLock::connect(user).await.expect_err("it may not");
-    assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
-}
-
-#[tokio::test]
-async fn a_replica_is_named_on_connecting() {
-    let server = RedisServer::start();
-    server.command(&["REPLICAOF", "127.0.0.1", &free_port().to_string()]);
-    let error = RedisLock::connect(options(&server)).await.expect_err("it does not fit");
-    assert!(error.to_string().contains("a replica"), "{error}");
-}
-
-#[tokio::test]
-async fn a_node_of_a_cluster_is_named_on_connecting_even_if_it_has_all_slots() {
-    let server = RedisServer::start_with(&["--cluster-enabled", "yes"]);
-    server.own_all_slots();
-    let is_whole = || server.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok");
-    within(LONG, is_whole).await;
-    let others = [(); 2].map(|()| RedisServer::start());
-    let nodes = [&server, &others[0], &others[1]].map(options);
-    let errors = [
-        RedisLock::connect(options(&server)).await.expect_err("it does not fit"),
-        FairLock::connect(options(&server)).await.expect_err("it does not fit"),
-        ReentrantLock::connect(options(&server)).await.expect_err("it does not fit"),
-        Redlock::connect(nodes).await.expect_err("it does not fit"),
-    ];
-    for error in errors {
-        assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
-        assert!(error.to_string().contains("a node of a cluster"), "{error}");
-    }
 }
 
 #[tokio::test]

@@ -10,8 +10,6 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::bench::{AMPLE, Bench, SESSION, SLACK, key, promises};
 
 promises![
-    a_dropped_guard_frees_the_key_soon,
-    all_locks_over_one_handle_wait_for_each_others_releases,
     a_holder_that_loses_its_session_is_notified,
     waiters_of_processes_are_handed_the_key_at_once,
     a_wait_that_is_dropped_leaves_nothing,
@@ -19,31 +17,6 @@ promises![
 
 fn locks(on: &Bench) -> Locks<Arc<dyn Fenced>> {
     Locks::new(on.lock()).wait(LockWait::at_most(Duration::from_secs(20)))
-}
-
-/// Case 53.
-async fn a_dropped_guard_frees_the_key_soon(on: Bench) {
-    let ours = locks(&on);
-    let others = locks(&on);
-    for _ in 0..5 {
-        let held = ours.lock(&key(1)).await.expect("it is free");
-        let fence = held.fence();
-        drop(held);
-        let began = Instant::now();
-        let next = others.lock(&key(1)).await.expect("it becomes free");
-        assert!(began.elapsed() < AMPLE, "{:?}", began.elapsed());
-        assert!(next.fence() > fence);
-        assert_eq!(next.release().await.expect("an answer"), Released::Freed);
-    }
-}
-
-async fn all_locks_over_one_handle_wait_for_each_others_releases(on: Bench) {
-    let lock = on.lock();
-    let [here, there] = [Locks::new(lock.clone()), Locks::new(lock)];
-    for _ in 0..10 {
-        drop(here.try_lock(&key(1)).await.expect("it waits for the release"));
-        drop(there.try_lock(&key(1)).await.expect("it waits for the release"));
-    }
 }
 
 /// Case 62.

@@ -86,18 +86,6 @@ async fn a_wait_that_is_cancelled_and_released_leaves_no_node_and_delays_no_wait
     board.has_queued(&key(), 0).await;
 }
 
-#[tokio::test]
-async fn a_try_leaves_no_node() {
-    let board = Board::start().await;
-    let lock = board.lock().await;
-    let held = claim();
-    take(&lock, &held).await;
-    for _ in 0..5 {
-        busy(&lock, &claim(), Duration::ZERO).await;
-    }
-    assert_eq!(board.nodes(&key()).await.len(), 1);
-}
-
 /// A listing before each try is not enough: many tries can see an empty queue.
 #[tokio::test]
 async fn tries_that_meet_leave_no_node_but_the_holders() {
