@@ -14,11 +14,6 @@ use bellwether_testkit::servers::{RedisServer, Reply};
 
 use crate::catalog::options;
 
-#[tokio::test(start_paused = true)]
-async fn memory_store_keeps_the_contract() {
-    assert_eq!(conformance::run(MemoryStore::new(10_000)).await, []);
-}
-
 #[tokio::test]
 async fn redis_store_keeps_the_contract() {
     let server = RedisServer::start();

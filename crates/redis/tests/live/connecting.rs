@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use bellwether::store::{Accept, Claim, Store as _, StoreErrorKind};
 use bellwether::{StoreError, Tag};
-use bellwether_redis::{RedisOptions, RedisStore, RedisTls};
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::faults::{FaultProxy, Replacement};
-use bellwether_testkit::servers::{Authority, RedisCluster, RedisServer, SERVICE, TlsFront};
+use bellwether_testkit::servers::{RedisServer, SERVICE};
 use futures_util::FutureExt;
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
@@ -50,37 +50,6 @@ async fn a_server_that_answers_the_login_after_a_second_is_connected_to() {
     for options in [options(&proxy.url()), options(&proxy.url()).resp2()] {
         works(&options.connect().await.expect("a store")).await;
     }
-}
-
-#[tokio::test]
-async fn a_tls_handshake_may_take_a_second() {
-    let authority = Authority::new("ours");
-    let server = RedisServer::start();
-    let front = TlsFront::start(local(server.port()), &authority.local()).await;
-    let port = front.url().rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-    let proxy = FaultProxy::start_raw(local(port.expect("a port"))).await;
-    proxy.begin_after(SLOW);
-    let url = format!("rediss://localhost:{}", proxy.address().port());
-    let tls = RedisTls::new(authority.client(None));
-    works(&options(&url).tls(tls).connect().await.expect("a store")).await;
-}
-
-#[tokio::test]
-async fn a_seed_of_a_cluster_may_answer_after_a_second() {
-    let cluster = RedisCluster::start();
-    let proxy = slow(&cluster.nodes()[0]).await;
-    let url = format!("redis-cluster://{}", proxy.address());
-    works(&options(&url).connect().await.expect("a store")).await;
-}
-
-#[tokio::test]
-async fn a_sentinel_may_answer_after_a_second() {
-    let primary = RedisServer::start();
-    let line = format!("sentinel monitor {SERVICE} 127.0.0.1 {} 1", primary.port());
-    let sentinel = RedisServer::start_sentinel(&[&line]);
-    let proxy = slow(&sentinel).await;
-    let url = format!("redis+sentinel://{}/{SERVICE}", proxy.address());
-    works(&options(&url).connect().await.expect("a store")).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bellwether::ConfigError;
 use bellwether::store::StoreErrorKind;
@@ -34,18 +34,6 @@ async fn misfit(options: RedisOptions) -> String {
     let error = options.connect().await.expect_err("it does not fit");
     assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
     error.to_string()
-}
-
-#[tokio::test]
-async fn redis_store_keeps_the_contract_through_tls() {
-    if chosen_server_lacks_tls() {
-        return;
-    }
-    let authority = Authority::new("ours");
-    let server = RedisServer::start_tls(&authority.local());
-    let store = trusting(&server.tls_url(), &authority).connect().await.expect("a store");
-    assert!(store.stats().is_subscribed);
-    assert_eq!(conformance::run(store).await, []);
 }
 
 #[tokio::test]
@@ -149,26 +137,6 @@ async fn tls_to_a_port_of_plain_text_is_named() {
     // The server waits for the end of a line, if there is none in the handshake.
     let is_late = error.kind() == StoreErrorKind::TimedOut;
     assert!(is_late || error.to_string().contains("does not speak TLS"), "{error}");
-}
-
-#[tokio::test]
-async fn a_mistake_causes_no_storm_of_connections() {
-    let authority = Authority::new("ours");
-    let server = RedisServer::start();
-    let upstream = ([127, 0, 0, 1], server.port()).into();
-    let front = TlsFront::start(upstream, &authority.local()).await;
-    let store =
-        trusting(&front.url(), &Authority::new("another")).connect_lazily().expect("options");
-    let began = Instant::now();
-    let mut lookups = 0;
-    while began.elapsed() < Duration::from_secs(2) {
-        store.find(key(lookups % 100)).await.expect_err("it does not trust the server");
-        lookups += 1;
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    assert!(store.is_down());
-    // The pauses are at least 25, 50, 100, 200, 400 and 800 ms.
-    assert!(front.connections() <= 10, "{} for {lookups} lookups", front.connections());
 }
 
 #[tokio::test]

@@ -22,6 +22,5 @@ mod refusals;
 mod replay;
 mod sentinel;
 mod server;
-mod slow_loads;
 mod tags;
 mod traces;

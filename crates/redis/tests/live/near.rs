@@ -1,7 +1,5 @@
 //! The near tier: copies in the process, kept valid by push messages of the server.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Draft, Entry, Peek, Settled, Store, Value};
@@ -231,23 +229,6 @@ async fn a_server_that_accepts_tracking_but_cannot_push_is_not_relied_on() {
 }
 
 #[tokio::test]
-async fn a_dead_connection_is_noticed_while_copies_are_read() {
-    let server = RedisServer::start();
-    let proxy = FaultProxy::start(([127, 0, 0, 1], server.port()).into()).await;
-    let budget = Duration::from_millis(250);
-    let options = RedisOptions::new(&proxy.url(), "live");
-    let options = near(options.map(|options| options.timeout(budget)).expect("options"));
-    let store = options.connect().await.expect("a store");
-    let other = other_process(&server).await;
-    put(&other, 1, 7).await;
-    assert_eq!(looked(&store, 1).await, Some(7));
-    proxy.blackhole();
-    other.invalidate(key(1)).await.expect("invalidated");
-    assert_eq!(copied(&store, 1), Some(7), "this cannot be known yet");
-    until("the end of the copy", || copied(&store, 1).is_none()).await;
-}
-
-#[tokio::test]
 async fn a_push_that_overtakes_the_answer_keeps_it_from_being_copied() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(([127, 0, 0, 1], server.port()).into()).await;
@@ -273,41 +254,6 @@ async fn a_push_that_overtakes_the_answer_keeps_it_from_being_copied() {
         assert_eq!(looking.await.expect("a lookup"), Some(1), "it was asked for before");
         until("the end of the copy", || copied(&store, round).is_none()).await;
     }
-}
-
-/// After one round trip, a process has received all messages from before it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_copy_lags_behind_while_its_connection_is_killed_again_and_again() {
-    let server = Arc::new(RedisServer::start());
-    let (store, other) = with_copy(&server, 1).await;
-    let written = Arc::new(AtomicU64::new(7));
-    let writer = tokio::spawn({
-        let (server, written) = (Arc::clone(&server), Arc::clone(&written));
-        async move {
-            for number in 8..10_008 {
-                put(&other, 1, number).await;
-                written.store(number, Ordering::SeqCst);
-                if number % 200 == 0 {
-                    kill_tracking(&server);
-                }
-            }
-        }
-    });
-    let (mut hits, mut gone) = (0, 0);
-    while !writer.is_finished() {
-        looked(&store, 1).await;
-        let floor = written.load(Ordering::SeqCst);
-        looked(&store, 2).await;
-        match copied(&store, 1) {
-            Some(number) => {
-                assert!(number >= floor, "{number} is older than {floor}");
-                hits += 1;
-            }
-            None => gone += 1,
-        }
-    }
-    writer.await.expect("all is written");
-    assert!(hits > 50 && gone > 50 && store.stats().connects > 20, "{hits} {gone} {store:?}");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Store, StoreErrorKind, Value};
 use bellwether::{BypassReason, CacheStatus, Lifetimes};
-use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_redis::RedisOptions;
 use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;
 use bellwether_testkit::servers::free_port;
@@ -65,16 +65,6 @@ async fn every_documented_right_that_is_missing_is_named_on_connecting() {
         assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
         assert!(error.to_string().contains(missing.trim_start_matches('+')), "{missing}: {error}");
     }
-}
-
-#[tokio::test]
-async fn several_rights_that_are_missing_are_named_at_once() {
-    let server = RedisServer::start();
-    let missing = ["+pttl", "+time", "+del"];
-    let rights = all_rights().into_iter().filter(|right| !missing.contains(right));
-    let rights: Vec<_> = rights.collect();
-    let error = user(&server, &rights).connect().await.expect_err("it is allowed too little");
-    assert!(missing.iter().all(|right| error.to_string().contains(right)), "{error}");
 }
 
 #[tokio::test]
@@ -171,39 +161,6 @@ async fn a_server_that_refuses_messages_is_worked_with_by_pauses() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_said_without_repeating_it() {
-    let server = RedisServer::start();
-    drop(user(&server, &all_rights()));
-    let url = format!("redis://bw:hunter2@127.0.0.1:{}", server.port());
-    let options = RedisOptions::new(&url, "test").expect("options");
-    let lazily = options.clone().connect_lazily().expect("options");
-    let error = options.connect().await.expect_err("refused");
-    assert!(error.to_string().contains("redis"), "{error}");
-    let said = format!("{error} {error:?} {lazily:?}");
-    assert!(!said.contains("hunter2"), "{said}");
-}
-
-#[tokio::test]
-async fn a_server_that_is_not_there_is_an_error_within_the_timeout() {
-    let url = format!("redis://127.0.0.1:{}", free_port());
-    let error = RedisStore::connect(&url, "test").await.expect_err("nothing listens");
-    assert!(
-        matches!(error.kind(), StoreErrorKind::Unreachable | StoreErrorKind::TimedOut),
-        "{error:?}"
-    );
-}
-
-#[tokio::test]
-async fn a_malformed_address_is_a_misconfiguration() {
-    for url in
-        ["", "localhost", "http://localhost", "redis://", "redis://:pw@:99999/", "redis://h/x"]
-    {
-        let error = RedisStore::connect(url, "test").await.expect_err("no address");
-        assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{url:?}: {error}");
-    }
-}
-
-#[tokio::test]
 async fn a_store_made_before_its_server_works_once_it_is_there() {
     let mut server = RedisServer::start();
     server.kill();
@@ -212,17 +169,6 @@ async fn a_store_made_before_its_server_works_once_it_is_there() {
     assert_eq!(status, CacheStatus::Bypass(BypassReason::StoreFailed));
     server.restart();
     assert_eq!(stored_again(&catalog).await, CacheStatus::Led { stored: true });
-}
-
-#[tokio::test]
-async fn a_restarted_server_is_found_again() {
-    let mut server = RedisServer::start();
-    let catalog = Catalog::on(&server).await;
-    catalog.ask(1).await;
-    server.kill();
-    server.restart();
-    assert_eq!(stored_again(&catalog).await, CacheStatus::Led { stored: true });
-    within(MINUTE, || catalog.store.stats().is_subscribed).await;
 }
 
 /// Short, because tests wait for it to run out.

@@ -1,20 +1,16 @@
 //! Tags in Redis: their epochs, whatever the server forgets, and what a lookup costs.
 
-use std::convert::Infallible;
 use std::future::Future;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Peek, Settled, Store, Tags, Value};
-use bellwether::{Key, Lifetimes, ReadThroughLayer, Tag};
+use bellwether::{Lifetimes, Tag};
 use bellwether_redis::RedisStore;
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use futures_util::future::join_all;
 use redis::{Commands, Connection, Script};
 use tokio::time::{sleep, timeout};
-use tower::{Layer, Service, service_fn};
 
 use crate::catalog::{key, name, options};
 use crate::near::near;
@@ -449,34 +445,4 @@ fn new_acquire(new: &mut Connection, sku: u64, accept: &[u8]) -> Vec<redis::Valu
     let mut invocation = new_script("acquire", sku);
     invocation.arg(TOKEN).arg(10_000).arg(accept).arg("").arg("").arg("");
     invocation.invoke(new).expect("a reply")
-}
-
-/// Through a layer: what the waiters of an invalidated load get, over a real server.
-#[tokio::test]
-async fn a_tag_is_invalidated_for_the_services_of_all_processes() {
-    let server = RedisServer::start();
-    let loads = Arc::new(AtomicUsize::new(0));
-    let service = |store: RedisStore| {
-        let loads = Arc::clone(&loads);
-        ReadThroughLayer::builder(store, |sku: &u64| Key::of("item").with(*sku))
-            .ttl(MINUTE)
-            .tags(|sku: &u64| [tag(*sku / 10)])
-            .answer_tags(|load: &usize| [Tag::of("load").with(*load)])
-            .build()
-            .unwrap()
-            .layer(service_fn(move |_: u64| {
-                let load = loads.fetch_add(1, Ordering::SeqCst);
-                async move { Ok::<_, Infallible>(load) }
-            }))
-    };
-    let mut one = service(store(&server).await);
-    let mut other = service(near(options(&server)).connect().await.expect("a store"));
-    let handle = one.handle();
-    for invalidated in [tag(0), Tag::of("load").with(1)] {
-        let first = one.call(1).await.expect("an answer");
-        assert_eq!(other.call(1).await.expect("an answer"), first);
-        assert_eq!(other.call(1).await.expect("an answer"), first);
-        handle.invalidate_tag(&invalidated).await.expect("invalidated");
-        assert_eq!(one.call(1).await.expect("an answer"), first + 1);
-    }
 }

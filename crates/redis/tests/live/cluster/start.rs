@@ -7,7 +7,7 @@ use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::{RedisCluster, RedisServer, free_port};
 
 use super::{connect, fill, found};
-use crate::catalog::{key, options, options_at};
+use crate::catalog::{key, options_at};
 
 #[tokio::test]
 async fn seeds_that_do_not_answer_are_passed_over() {
@@ -34,14 +34,6 @@ async fn a_single_server_is_named_when_a_cluster_is_expected() {
     let error = options_at(&seed).connect().await.expect_err("it is no cluster");
     assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("use `redis://`"), "{error}");
-}
-
-#[tokio::test]
-async fn a_node_of_a_cluster_is_named_when_a_single_server_is_expected() {
-    let cluster = RedisCluster::start();
-    let error = options(&cluster.nodes()[0]).connect().await.expect_err("it is a node");
-    assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
-    assert!(error.to_string().contains("use `redis-cluster://`"), "{error}");
 }
 
 #[tokio::test]

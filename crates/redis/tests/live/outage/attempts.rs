@@ -88,22 +88,6 @@ async fn callers_that_all_leave_early_find_a_dead_connection_together() {
 }
 
 #[tokio::test]
-async fn one_operation_per_interval_asks_a_redis_that_is_down() {
-    let site = Site::start().await;
-    site.proxy.refuse();
-    let interval = Duration::from_millis(200);
-    let options = site.options().probe_every(interval);
-    let store = options.connect_lazily().expect("options");
-    while !store.is_down() {
-        let _ = look(&store).await;
-    }
-    let began = Instant::now();
-    let tried = rush(&store).await;
-    let most = began.elapsed().div_duration_f64(interval.mul_f64(0.8)).ceil() as usize;
-    assert!((2..=most).contains(&tried), "{tried} requests, more than {most}");
-}
-
-#[tokio::test]
 async fn a_redis_that_has_become_a_replica_is_reconnected_once_a_second() {
     let site = Site::start().await;
     let store = site.options().connect().await.expect("a store");

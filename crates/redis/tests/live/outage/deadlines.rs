@@ -60,14 +60,6 @@ async fn a_deadline_is_met_while_redis_is_paused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_is_met_while_the_network_drops_everything() {
-    let site = Site::start().await;
-    let cached = hurried(site.options().connect().await.expect("a store"), Duration::from_secs(2));
-    site.proxy.blackhole();
-    misses_its_deadlines(&cached).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_is_met_by_a_caller_that_leads_and_its_load_is_kept() {
     let site = Site::start().await;
     let cached = hurried(site.options().connect().await.expect("a store"), Duration::from_secs(2));

@@ -116,29 +116,12 @@ async fn a_redis_that_refuses_is_soon_taken_to_be_down() {
 }
 
 #[tokio::test]
-async fn a_redis_that_never_answers_from_the_start_soon_counts_as_down() {
-    let site = Site::start().await;
-    site.proxy.blackhole();
-    goes_down(&site.without_probes()).await;
-}
-
-#[tokio::test]
 async fn a_redis_that_stops_answering_soon_counts_as_down() {
     let site = Site::start().await;
     let store = site.without_probes();
     look(&store).await.expect("an answer");
     site.proxy.blackhole();
     goes_down(&store).await;
-}
-
-#[tokio::test]
-async fn a_paused_redis_soon_counts_as_down() {
-    let site = Site::start().await;
-    let store = site.without_probes();
-    look(&store).await.expect("an answer");
-    site.server.stop();
-    goes_down(&store).await;
-    site.server.resume();
 }
 
 #[tokio::test]

@@ -19,27 +19,6 @@ async fn stays_down(store: &RedisStore) {
 }
 
 #[tokio::test]
-async fn a_redis_that_was_refused_is_in_use_within_a_second_of_its_return() {
-    let site = Site::start().await;
-    let store = site.options().connect().await.expect("a store");
-    site.proxy.refuse();
-    site.proxy.cut();
-    stays_down(&store).await;
-    site.proxy.pass();
-    works_again(&store, Instant::now()).await;
-}
-
-#[tokio::test]
-async fn a_redis_that_was_blackholed_is_in_use_within_a_second_of_its_return() {
-    let site = Site::start().await;
-    let store = site.options().connect().await.expect("a store");
-    site.proxy.blackhole();
-    stays_down(&store).await;
-    site.proxy.pass();
-    works_again(&store, Instant::now()).await;
-}
-
-#[tokio::test]
 async fn a_paused_redis_is_in_use_within_a_second_of_its_return() {
     let site = Site::start().await;
     let store = site.options().connect().await.expect("a store");

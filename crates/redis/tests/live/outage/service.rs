@@ -165,24 +165,6 @@ async fn a_service_whose_redis_is_killed_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_whose_redis_is_paused_goes_on() {
-    let site = Site::start().await;
-    let shop = Shop::over(site.options().connect().await.expect("a store"));
-    shop.trade(Duration::from_millis(200)).await;
-    site.server.stop();
-    goes_on("stopped", &shop, Duration::from_secs(2), async || site.server.resume()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_service_whose_network_drops_everything_goes_on() {
-    let site = Site::start().await;
-    let shop = Shop::over(site.options().connect().await.expect("a store"));
-    shop.trade(Duration::from_millis(200)).await;
-    site.proxy.blackhole();
-    goes_on("blackholed", &shop, Duration::from_secs(2), async || site.proxy.heal()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_service_whose_redis_answers_a_byte_a_second_goes_on() {
     let site = Site::start().await;
     let shop = Shop::over(site.options().connect().await.expect("a store"));

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bellwether::ReadThroughLayer;
 use bellwether::store::{Settled, Store};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisServer;
@@ -13,7 +12,7 @@ use tokio::time::sleep;
 use super::{
     Of, Site, commit, find, found, invalidate, is_back, is_replayed, lease, put, tag, tags,
 };
-use crate::catalog::{Catalog, key, options_at};
+use crate::catalog::{key, options_at};
 
 #[tokio::test]
 async fn an_expiry_that_fails_is_repeated_and_leaves_the_entry_as_stale() {
@@ -143,26 +142,4 @@ async fn a_caller_can_demand_that_no_invalidation_is_kept() {
     site.proxy.pass();
     is_back(&store).await;
     assert_eq!(found(&store, 1).await.as_deref(), Some("old"));
-}
-
-#[tokio::test]
-async fn a_layer_serves_nothing_from_before_a_failed_invalidation() {
-    let site = Site::start().await;
-    let catalog = Catalog::over(site.store().await);
-    assert_eq!(catalog.ask(1).await, "item 1, load 0");
-    let handle = ReadThroughLayer::builder(catalog.store.clone(), |sku: &u64| key(*sku))
-        .build()
-        .unwrap()
-        .handle();
-    site.close();
-    let failed = handle.invalidate(&key(1)).await.expect_err("no connection");
-    assert!(failed.is_pending(), "{failed}");
-    assert_ne!(catalog.ask(1).await, "item 1, load 0");
-    site.proxy.pass();
-    for _ in 0..10 {
-        assert_ne!(catalog.ask(1).await, "item 1, load 0");
-    }
-    is_replayed(&catalog.store).await;
-    let entry = site.other().await.find(key(1)).await.expect("an answer");
-    assert!(entry.is_none_or(|entry| !entry.value().encoded().ends_with(b"load 0\"")));
 }
