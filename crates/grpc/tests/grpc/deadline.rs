@@ -64,33 +64,6 @@ async fn the_wait_of_a_caller_for_its_own_load_ends_with_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_limit_is_unavailable_for_a_caller_without_a_deadline() {
-    let (catalog, called) = silent();
-    let service =
-        layer().wait(Wait::at_most(Duration::from_secs(1))).build().unwrap().layer(catalog);
-    let first = tokio::spawn({
-        let service = service.clone();
-        async move { ask(&service, request(PRODUCT, "a")).await }
-    });
-    called.acquire().await.unwrap().forget();
-    assert_eq!(ask(&service, request(PRODUCT, "a")).await.grpc_status(), 14);
-    first.abort();
-}
-
-#[tokio::test(start_paused = true)]
-async fn more_callers_than_may_wait_are_told_that_it_is_exhausted() {
-    let (catalog, called) = silent();
-    let service = layer().max_waiters(1).build().unwrap().layer(catalog);
-    let first = tokio::spawn({
-        let service = service.clone();
-        async move { ask(&service, request(PRODUCT, "a")).await }
-    });
-    called.acquire().await.unwrap().forget();
-    assert_eq!(ask(&service, request(PRODUCT, "a")).await.grpc_status(), 8);
-    first.abort();
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_slow_call_fails_no_call_that_is_fast() {
     let called = Arc::new(Semaphore::new(0));
     let told = Arc::clone(&called);

@@ -40,16 +40,3 @@ async fn what_one_process_was_answered_the_other_gives_out_to_the_byte() {
     }
     assert_eq!((one.calls(), other.calls()), (3, 0));
 }
-
-#[tokio::test]
-async fn an_answer_that_one_process_invalidates_is_loaded_again_by_the_other() {
-    let server = RedisServer::start();
-    let catalog = Catalog::numbered();
-    let cached =
-        Connection::to(layered(catalog, layer(&server).await.build().unwrap()).await).await;
-    assert_eq!(cached.call(request(PRODUCT, "a")).await.content(), "0");
-    let cache = layer(&server).await.build().unwrap().handle();
-    let message = Wanted { what: "a".to_owned() }.encode_to_vec();
-    cache.invalidate(&cache.call(PRODUCT, message).build().unwrap()).await.unwrap();
-    assert_eq!(cached.call(request(PRODUCT, "a")).await.content(), "1");
-}

@@ -1,16 +1,8 @@
 //! No caller gets an answer that was invalidated.
 
-use std::time::Duration;
-
-use bellwether::store::StoreErrorKind;
-use bellwether::{MemoryStore, StoreError, Tag};
-use bellwether_grpc::{CachedMethod, GrpcCacheLayer, GrpcCallBuilder, GrpcHandle};
-use bellwether_test::faulty::{FaultyStore, Operation};
-use bellwether_testkit::error_chain::find_in_chain;
-use futures_util::FutureExt;
-use prost::{DecodeError, Message};
-use tokio::sync::oneshot;
-use tokio::task::yield_now;
+use bellwether::MemoryStore;
+use bellwether_grpc::{CachedMethod, GrpcCacheLayer, GrpcCallBuilder};
+use prost::Message;
 use tower::Layer;
 
 use crate::catalog::{Catalog, PRODUCT, Wanted};
@@ -57,54 +49,6 @@ async fn metadata_selects_the_answers_to_invalidate() {
     assert_eq!([of_tenant("a").await, of_tenant("b").await], ["2", "1"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_expired_answer_is_stale() {
-    let layer = of(CachedMethod::fresh_for(MINUTE).stale_while_revalidate(MINUTE)).build().unwrap();
-    let cache = layer.handle();
-    let catalog = Catalog::numbered();
-    let service = layer.layer(catalog.clone());
-    ask(&service, request(PRODUCT, "a")).await;
-    cache.expire(&cache.call(PRODUCT, wanted("a")).build().unwrap()).await.unwrap();
-    assert_eq!(ask(&service, request(PRODUCT, "a")).await.content(), "0");
-    tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!(catalog.calls(), 2);
-}
-
-/// Changes the catalog by `change`, whose caller leaves while the write goes on, and asks until the answer
-/// is another one.
-async fn changed_by_one_who_leaves<W: Future>(
-    method: CachedMethod,
-    change: impl FnOnce(GrpcHandle, oneshot::Receiver<()>) -> W,
-) {
-    let layer = of(method).build().unwrap();
-    let service = layer.layer(Catalog::numbered());
-    let asked = async || ask(&service, request(PRODUCT, "a")).await.data;
-    let old = asked().await;
-    let (end, ended) = oneshot::channel();
-    assert!(change(layer.handle(), ended).now_or_never().is_none());
-    assert_eq!(asked().await, old, "the write has not ended");
-    end.send(()).unwrap();
-    while asked().await == old {
-        yield_now().await;
-    }
-}
-
-#[tokio::test]
-async fn a_change_invalidates_its_call_though_its_caller_has_left() {
-    changed_by_one_who_leaves(CachedMethod::fresh_for(MINUTE), async |cache, write| {
-        let call = cache.call(PRODUCT, wanted("a")).build().unwrap();
-        cache.change(&call, write).await
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_change_invalidates_its_tag_though_its_caller_has_left() {
-    let method = CachedMethod::fresh_for(MINUTE).tags(|_| Ok::<_, DecodeError>([Tag::of("all")]));
-    let change = async |cache: GrpcHandle, write| cache.change_tag(&Tag::of("all"), write).await;
-    changed_by_one_who_leaves(method, change).await;
-}
-
 #[test]
 fn a_call_of_a_method_that_is_not_cached_is_refused() {
     let cache = GrpcCacheLayer::builder(MemoryStore::new(1)).build().unwrap().handle();
@@ -132,17 +76,4 @@ fn a_call_without_metadata_of_the_key_is_refused_since_it_has_no_answer() {
     let refused = cache.call(PRODUCT, []).metadata("x-flag", "a").build().unwrap_err();
     assert!(refused.to_string().contains("x-tenant"), "{refused}");
     assert!(cache.call(PRODUCT, []).metadata("x-tenant", "a").build().is_ok());
-}
-
-#[tokio::test]
-async fn an_invalidation_that_fails_has_the_error_of_the_store_in_its_chain() {
-    let store = FaultyStore::new(MemoryStore::new(10));
-    store.on(Operation::Invalidate).fail(StoreErrorKind::Refused);
-    let product = CachedMethod::fresh_for(MINUTE);
-    let cache =
-        GrpcCacheLayer::builder(store).method(PRODUCT, product).build().expect("a method").handle();
-    let call = cache.call(PRODUCT, wanted("lamp")).build().expect("a cached method");
-    let error = cache.invalidate(&call).await.unwrap_err();
-    let cause = find_in_chain::<StoreError>(&error).expect("the error of the store");
-    assert_eq!(cause.kind(), StoreErrorKind::Refused);
 }

@@ -114,14 +114,6 @@ async fn a_variant_of_a_key_is_served_if_its_load_fails_within_the_stale_window(
     assert_eq!((answer.status(), text(answer).await), (http::StatusCode::OK, "1".to_owned()));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_variant_of_a_key_without_a_stale_window_is_gone() {
-    let layer = without_window(MemoryStore::new(100)).build().unwrap();
-    let cache = with_variants(&layer, &varying()).await;
-    layer.handle().expire(&item()).await.unwrap();
-    assert_eq!(text(get(&cache, &[ENGLISH]).await).await, "2");
-}
-
 /// By real time, as windows are told from a time of day. A slow machine sees no variant at all.
 #[tokio::test]
 async fn the_windows_of_a_variant_begin_with_the_expiry_even_if_its_ttl_has_ended_since() {
@@ -140,49 +132,6 @@ async fn the_windows_of_a_variant_begin_with_the_expiry_even_if_its_ttl_has_ende
     let answer = get(&cache, &[ENGLISH]).await;
     let said = field(&answer, "cache-status").to_owned();
     assert_ne!(text(answer).await, "1", "{said}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_invalidation_of_a_key_after_an_expiry_removes_its_variants() {
-    let layer = layer(MemoryStore::new(100)).build().unwrap();
-    let cache = with_variants(&layer, &varying()).await;
-    layer.handle().expire(&item()).await.unwrap();
-    assert!(layer.handle().invalidate(&item()).await.unwrap());
-    assert_eq!(text(get(&cache, &[GERMAN]).await).await, "2");
-}
-
-#[tokio::test(start_paused = true)]
-async fn variants_of_a_key_that_other_processes_serve_expire_too() {
-    let store = MemoryStore::new(100);
-    let cache = with_variants(&layer(store.clone()).build().unwrap(), &varying()).await;
-    layer(store).build().unwrap().handle().expire(&item()).await.unwrap();
-    is_served_stale(get(&cache, &[ENGLISH]).await, "1").await;
-}
-
-#[tokio::test]
-async fn variants_of_a_key_in_redis_expire_too() {
-    let (_server, store) = patient_redis().await;
-    let layer = layer(store).build().unwrap();
-    let cache = with_variants(&layer, &varying()).await;
-    assert!(layer.handle().expire(&item()).await.unwrap());
-    is_served_stale(get(&cache, &[ENGLISH]).await, "1").await;
-    is_served_stale(get(&cache, &[GERMAN]).await, "0").await;
-}
-
-/// A store keeps and repeats an expiry. It can do so only if it is asked for one.
-#[tokio::test(start_paused = true)]
-async fn an_expiry_of_a_key_that_cannot_tell_its_variants_is_made_all_the_same() {
-    for fails in [Operation::Lookup, Operation::Acquire, Operation::Commit] {
-        let store = FaultyStore::new(MemoryStore::new(100));
-        let layer = layer(store.clone()).build().unwrap();
-        let cache = with_variants(&layer, &varying()).await;
-        store.on(fails).fail(StoreErrorKind::Unreachable);
-        layer.handle().expire(&item()).await.unwrap();
-        assert_eq!(store.calls(Operation::Expire), 1, "{fails:?}");
-        store.heal();
-        let answer = get(&cache, &[GERMAN]).await;
-        assert!(!is_hit(&answer) || is_stale(&answer), "{fails:?}");
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -156,17 +156,6 @@ async fn variants_in_redis_expire_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_soft_purge_of_the_uri_makes_its_variants_stale() {
-    let layer = memory().build().unwrap();
-    let cache = with_variants(&layer, &Origin::echoing(), &[WINDOW]).await;
-    let purge = layer.purge("0123456789abcdef-token").unwrap().layer(cache.clone());
-    let fields = [("authorization", "Bearer 0123456789abcdef-token"), ("soft-purge", "1")];
-    let purged = purge.oneshot(request("PURGE", "http://shop/item", &fields)).await.unwrap();
-    assert_eq!(purged.status(), 200);
-    is_stale(get(&cache, &[VARY, WINDOW, ENGLISH]).await, "1").await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_expired_group_makes_the_variants_in_it_stale() {
     let layer = memory().build().unwrap();
     let group = ("echo-cache-groups", "\"a\"");

@@ -123,17 +123,6 @@ async fn expiries_by_many_processes_at_once_make_the_variants_stale() {
     in_the_background().await;
 }
 
-#[tokio::test]
-async fn many_expiries_at_once_over_redis_make_the_variants_stale() {
-    let (_server, store) = patient_redis().await;
-    let layers = [store.clone(), store].map(|store| plain(store).build().unwrap());
-    let cache = with_variants(&layers[0], &Origin::echoing(), &[WINDOW]).await;
-    let expiries = (0..64).map(async |nth| layers[nth % 2].handle().expire(&uri()).await.unwrap());
-    assert_eq!(join_all(expiries).await, [true; 64]);
-    is_stale(get(&cache, &[VARY, WINDOW, ENGLISH]).await, "1").await;
-    is_stale(get(&cache, &[VARY, WINDOW, GERMAN]).await, "0").await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_variant_that_is_newer_than_the_index_of_a_request_is_not_loaded_again() {
     let origin = slow(WITH_WINDOW);

@@ -4,14 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bellwether::store::StoreErrorKind;
-use bellwether::{MemoryStore, StoreError};
+use bellwether::MemoryStore;
 use bellwether_http::{HttpCache, HttpCacheLayer, RequestKey};
-use bellwether_test::faulty::{FaultyStore, Operation};
-use bellwether_testkit::error_chain::find_in_chain;
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::{Request, Uri};
+use http::Request;
 
 use crate::origin::{Origin, ask, cached, get, memory, page, pass, text};
 
@@ -200,16 +197,6 @@ async fn an_origin_that_refuses_connections_is_asked_once_for_all_waiters() {
     let (first, others) = attacked(&cached(&memory().build().unwrap(), &origin)).await;
     assert_eq!((first, others), (502, vec![502; 47]));
     assert_eq!(origin.asked(), 1);
-}
-
-#[tokio::test]
-async fn an_invalidation_that_fails_has_the_error_of_the_store_in_its_chain() {
-    let store = FaultyStore::new(MemoryStore::new(10));
-    store.on(Operation::Invalidate).fail(StoreErrorKind::Refused);
-    let cache = HttpCacheLayer::builder(store).build().unwrap().handle();
-    let error = cache.invalidate(&Uri::from_static("http://shop/1")).await.unwrap_err();
-    let cause = find_in_chain::<StoreError>(&error).expect("the error of the store");
-    assert_eq!(cause.kind(), StoreErrorKind::Refused);
 }
 
 #[tokio::test(start_paused = true)]

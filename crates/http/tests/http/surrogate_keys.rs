@@ -35,22 +35,6 @@ async fn a_surrogate_key_removes_the_responses_that_have_it_in_all_origins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_removes_the_responses_of_a_key_though_its_caller_has_left() {
-    let layer = layer().build().unwrap();
-    let cache = cached(&layer, &Origin::echoing());
-    let asked = async || hits(&cache, "http://shop/item", &[KEYS]).await;
-    assert!(!asked().await && asked().await);
-    let (end, ended) = oneshot::channel::<()>();
-    let handle = layer.handle();
-    assert!(handle.change_tag("shelf-7", ended).now_or_never().is_none());
-    assert!(asked().await, "the write has not ended");
-    end.send(()).unwrap();
-    while asked().await {
-        yield_now().await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn keys_may_be_in_any_field_and_between_commas() {
     let layer = memory().surrogate_keys("cache-tag").build().unwrap();
     let cache = cached(&layer, &Origin::echoing());
@@ -60,16 +44,6 @@ async fn keys_may_be_in_any_field_and_between_commas() {
         layer.handle().invalidate_tag(key).await.unwrap();
         assert!(!is_hit(&get(&cache, &fields).await), "{key}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_expired_key_is_served_while_it_is_loaded_again() {
-    let layer = layer().build().unwrap();
-    let cache = cached(&layer, &Origin::echoing());
-    let fields = [KEYS, ("echo-cache-control", "max-age=60, stale-while-revalidate=60")];
-    get(&cache, &fields).await;
-    layer.handle().expire_tag("shelf-7", Duration::ZERO).await.unwrap();
-    assert!(says(&get(&cache, &fields).await, "detail=revalidating"));
 }
 
 /// Loads, hits, responses that pass through, and responses to other methods.
