@@ -24,27 +24,6 @@ async fn item(catalog: &Catalog, warehouse: &str, sku: u64) -> Result<Item, Miss
     catalog.query(warehouse, sku).await
 }
 
-#[tokio::test]
-async fn fifty_callers_that_miss_together_cause_one_call() {
-    let catalog = Catalog::new();
-    let answers = join_all((0..50).map(|_| item(&catalog, "berlin", 42))).await;
-    let given: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
-    assert_eq!(given, vec![Item::named("berlin 42"); 50]);
-    assert_eq!(catalog.queries(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_was_loaded_is_kept_for_as_long_as_the_cache_says() {
-    let catalog = Catalog::new();
-    for _ in 0..3 {
-        item(&catalog, "berlin", 42).await.unwrap();
-    }
-    assert_eq!(catalog.queries(), 1);
-    tokio::time::advance(Duration::from_secs(121)).await;
-    item(&catalog, "berlin", 42).await.unwrap();
-    assert_eq!(catalog.queries(), 2);
-}
-
 #[read_through(
     cache = catalog.items,
     skip(catalog),
@@ -135,18 +114,6 @@ async fn the_key_is_what_the_cache_makes_of_the_arguments() {
     assert_eq!(catalog.queries(), 2);
 }
 
-#[tokio::test]
-async fn callers_that_share_a_failed_load_share_its_error() {
-    let catalog = Catalog::without("berlin");
-    let answers = join_all((0..50).map(|_| item(&catalog, "berlin", 42))).await;
-    let errors: Vec<_> = answers.into_iter().map(Result::unwrap_err).collect();
-    // The first failure is that of its own caller. The others share that of a second load.
-    let Error::Load(second) = &errors[1] else { panic!("{:?}", errors[1]) };
-    let same = |error: &Error<_>| matches!(error, Error::Load(other) if second.ptr_eq(other));
-    assert!(errors[1..].iter().all(same), "{errors:?}");
-    assert_eq!(catalog.queries(), 2);
-}
-
 /// It reads the cache of `item`, on purpose: a cache knows values by their keys. It owns its arguments.
 #[read_through(cache = catalog.items, skip(catalog))]
 async fn item_by_another_name(
@@ -163,25 +130,6 @@ async fn two_functions_with_one_cache_have_one_answer() {
     item(&catalog, "berlin", 42).await.unwrap();
     let given = item_by_another_name(catalog.clone(), "berlin".to_owned(), 42).await;
     assert_eq!(given.unwrap(), Item::named("berlin 42"));
-    assert_eq!(catalog.queries(), 1);
-}
-
-#[tokio::test]
-async fn functions_of_two_caches_share_nothing() {
-    let one = Catalog::new();
-    let other = Catalog::new();
-    item(&one, "berlin", 42).await.unwrap();
-    item(&other, "berlin", 42).await.unwrap();
-    assert_eq!((one.queries(), other.queries()), (1, 1));
-}
-
-#[tokio::test]
-async fn a_load_outlives_the_call_that_began_it() {
-    let catalog = Catalog::new();
-    let mut caller = tokio_test::task::spawn(item(&catalog, "berlin", 42));
-    assert!(caller.poll().is_pending());
-    drop(caller);
-    item(&catalog, "berlin", 42).await.unwrap();
     assert_eq!(catalog.queries(), 1);
 }
 
@@ -252,21 +200,6 @@ async fn a_key_may_be_made_of_parts_of_an_argument() {
 #[read_through(cache = catalog.maybe, skip(catalog))]
 async fn maybe(catalog: &Catalog, sku: u64) -> Result<Option<Item>, Missing> {
     catalog.query("maybe", sku).await.map(|item| Some(item).filter(|_| sku > 10))
-}
-
-#[tokio::test(start_paused = true)]
-async fn none_is_kept_for_as_long_as_the_cache_says_of_it() {
-    let catalog = Catalog::new();
-    for sku in [10, 11] {
-        assert_eq!(maybe(&catalog, sku).await.unwrap().is_some(), sku == 11);
-    }
-    tokio::time::advance(Duration::from_secs(4)).await;
-    maybe(&catalog, 10).await.unwrap();
-    assert_eq!(catalog.queries(), 2);
-    tokio::time::advance(Duration::from_secs(2)).await;
-    maybe(&catalog, 10).await.unwrap();
-    maybe(&catalog, 11).await.unwrap();
-    assert_eq!(catalog.queries(), 3);
 }
 
 /// Types of `Result` by other names say their error elsewhere.

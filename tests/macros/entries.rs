@@ -31,26 +31,6 @@ async fn an_answer_is_found_by_the_arguments_of_its_call() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_invalidated_is_loaded_again() {
-    let catalog = Catalog::new();
-    assert!(!catalog.items.invalidate(("berlin", 42)).await.unwrap());
-    part(&catalog, "", "berlin", 42).await.unwrap();
-    assert!(catalog.items.invalidate(("berlin", 42)).await.unwrap());
-    part(&catalog, "", "berlin", 42).await.unwrap();
-    assert_eq!(catalog.queries(), 2);
-}
-
-#[tokio::test]
-async fn an_answer_that_is_expired_is_served_while_it_is_loaded_again() {
-    let catalog = Catalog::new();
-    part(&catalog, "", "berlin", 42).await.unwrap();
-    assert!(catalog.items.expire(("berlin", 42)).await.unwrap());
-    let (answer, status) = part(&catalog, "", "berlin", 42).with_status().await;
-    assert_eq!(answer.unwrap(), Item::named("berlin 42"));
-    assert!(matches!(status, CacheStatus::Stale { .. }), "{status}");
-}
-
-#[tokio::test]
 async fn what_is_put_with_the_same_tags_is_served_without_a_load() {
     let catalog = Catalog::new();
     let hall = Tag::of("hall").with("berlin");
