@@ -118,4 +118,22 @@ mod tests {
         let error = Args::try_parse_from(["locks", "--rounds", "0"]).err().expect("an error");
         assert!(error.to_string().contains("--rounds"), "{error}");
     }
+
+    #[test]
+    fn a_shown_address_has_no_secret() {
+        for (url, expected) in [
+            ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
+            ("redis://me:secret@cache:6379/3", "redis://cache:6379/3"),
+            ("redis-cluster://me:secret@a:1,b:2", "redis-cluster://a:1,b:2"),
+            ("mysql://me:sec/r@et@db/test", "mysql://db/test"),
+            ("postgres://db/test?password=secret", "postgres://db/test"),
+            ("postgres://me:sec?ret@db/test", "postgres://(not shown)"),
+            ("postgres://db/test?password=sec@ret", "postgres://(not shown)"),
+            ("sqlite:shop.db?mode=rwc", "sqlite:shop.db"),
+            ("127.0.0.1:6379", "127.0.0.1:6379"),
+            ("me:secret@127.0.0.1", "127.0.0.1"),
+        ] {
+            assert_eq!(shown::shown(url), expected);
+        }
+    }
 }

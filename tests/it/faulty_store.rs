@@ -287,23 +287,6 @@ async fn change_messages_arrive_or_are_lost_or_are_reported_unavailable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clones_share_faults_and_counts() {
-    let store = faulty();
-    let clone = store.clone();
-    clone.on(Operation::Lookup).nth(2).fail(KIND);
-    assert_eq!((failing(&store, 1).await.len(), failing(&clone, 1).await.len()), (0, 1));
-    assert_eq!(store.calls(Operation::Lookup), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn its_debug_form_shows_its_settings() {
-    let store = faulty();
-    store.on(Operation::Acquire).nth(3).fail(KIND);
-    let shown = format!("{store:?}");
-    assert!(shown.contains("Acquire") && shown.contains("Nth(3)"), "{shown}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_service_answers_whatever_one_operation_comes_to() {
     let faults = [Fault::fail(KIND), Fault::do_it().then(Fault::fail(KIND)), Fault::delay(SECOND)];
     for (operation, fault) in

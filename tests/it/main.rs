@@ -15,6 +15,8 @@ mod flights_properties;
 mod hit;
 mod invalidate;
 mod loads;
+#[cfg(feature = "macros")]
+mod macros;
 mod many;
 mod memory_store;
 mod miss;

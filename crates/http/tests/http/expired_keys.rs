@@ -3,7 +3,7 @@
 use std::future::ready;
 use std::time::Duration;
 
-use bellwether::store::{Store, StoreErrorKind};
+use bellwether::store::Store;
 use bellwether::{Key, MemoryStore};
 use bellwether_http::HttpCacheLayerBuilder;
 use bellwether_http::{HttpCache, HttpCacheLayer, KeyedRules, RequestKey};
@@ -16,9 +16,7 @@ use futures_util::future::join_all;
 use http::Request;
 use tokio::time::{sleep, timeout};
 
-use crate::origin::{
-    Answer, Origin, ask, cached, field, get, is_hit, page, patient_redis, says, text,
-};
+use crate::origin::{Answer, Origin, ask, cached, field, get, is_hit, page, says, text};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const GERMAN: (&str, &str) = ("accept-language", "de");

@@ -9,11 +9,9 @@ use bellwether_test::faulty::{FaultyStore, Operation};
 use futures_util::future::join_all;
 use http::{Request, Uri};
 use tokio::time::sleep;
-use tower::{Layer, ServiceExt};
 
 use crate::origin::{
-    Answer, Origin, ask, cached, field, get, is_hit, memory, page, patient_redis, plain, request,
-    says, text,
+    Answer, Origin, ask, cached, field, get, is_hit, memory, page, patient_redis, plain, says, text,
 };
 
 type Fields<'a> = &'a [(&'a str, &'a str)];

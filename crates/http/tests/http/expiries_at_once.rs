@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use crate::expired_variants::{
     ENGLISH, GERMAN, VARY, WINDOW, in_the_background, is_stale, uri, with_variants,
 };
-use crate::origin::{Origin, cached, field, get, memory, page, patient_redis, plain, says, text};
+use crate::origin::{Origin, cached, field, get, memory, page, plain, says, text};
 
 /// An origin that takes a second for a response. `max-age=0` is shared, and not stored.
 fn slow(cache_control: &'static str) -> Origin {

@@ -18,6 +18,7 @@ mod hop_by_hop;
 mod hosts;
 mod keyed;
 mod left_changes;
+mod load;
 mod memory;
 mod not_modified;
 mod one_form;
@@ -27,6 +28,7 @@ mod parts;
 mod poison;
 mod privacy;
 mod proxies;
+mod public_suite;
 mod purge;
 mod refusals;
 mod reload;
@@ -40,5 +42,7 @@ mod validation;
 mod variants;
 mod vary;
 
+#[path = "../../../../examples/reverse_proxy/options.rs"]
+mod options;
 #[path = "../../../../examples/reverse_proxy/proxy.rs"]
 mod proxy;

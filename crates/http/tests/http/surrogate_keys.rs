@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use bellwether::MemoryStore;
 use bellwether_http::{HttpCache, HttpCacheLayer, HttpCacheLayerBuilder, HttpHandle, RequestKey};
-use futures_util::FutureExt;
-use tokio::sync::oneshot;
-use tokio::task::yield_now;
 
-use crate::origin::{Origin, ask, cached, field, get, is_hit, memory, says};
+use crate::origin::{Origin, ask, cached, field, get, is_hit, memory};
 
 const KEYS: (&str, &str) = ("echo-surrogate-key", "shelf-7 catalog");
 

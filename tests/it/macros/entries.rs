@@ -1,8 +1,8 @@
 //! The stored answers of calls, by the cache.
 
-use bellwether::{CacheStatus, Tag, read_through};
+use bellwether::{Tag, read_through};
 
-use crate::catalog::{Catalog, Item, Missing};
+use super::catalog::{Catalog, Item, Missing};
 
 #[read_through(
     cache = catalog.items,

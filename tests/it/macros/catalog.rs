@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bellwether::codec::Cacheability;
 use bellwether::{Cache, CacheKey, MemoryStore};
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +33,6 @@ pub(crate) struct Catalog {
     pub(crate) pairs: Cache<(String, String), Item>,
     pub(crate) stock: Cache<(Sku, bool), Item>,
     pub(crate) names: Cache<String, Item>,
-    pub(crate) maybe: Cache<u64, Option<Item>>,
     /// A warehouse that it does not have.
     pub(crate) without: &'static str,
     queries: Arc<AtomicUsize>,
@@ -47,20 +45,11 @@ impl Catalog {
 
     pub(crate) fn without(warehouse: &'static str) -> Self {
         let store = MemoryStore::new(100);
-        let minute = Duration::from_secs(60);
-        let maybe = Cache::builder("maybe", store.clone())
-            .ttl(minute)
-            .not_found_ttl(Duration::from_secs(5))
-            .classify(|item| match item {
-                Some(_) => Cacheability::Keep,
-                None => Cacheability::NotFound,
-            });
         Self {
             items: cache("item", &store),
             pairs: cache("pair", &store),
             stock: cache("stock", &store),
             names: cache("name", &store),
-            maybe: maybe.build().unwrap(),
             without: warehouse,
             queries: Arc::default(),
         }

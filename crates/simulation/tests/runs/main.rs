@@ -3,6 +3,9 @@
 //! `BELLWETHER_FLEET_SEED` sets the first seed, `BELLWETHER_SIMULATION_SECONDS` for how long new ones follow, and
 //! `BELLWETHER_FLEET_ROUNDS` how many run twice.
 
+mod bursts;
+mod mutants;
+
 use std::env;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};

@@ -2,9 +2,6 @@
 //!
 //! `wrk` speaks HTTP/1.1 and `h2load` HTTP/2; `scripts/test` installs both.
 
-#[path = "../../../examples/reverse_proxy/proxy.rs"]
-mod proxy;
-
 use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,6 +20,8 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::proxy;
+
 const CONNECTIONS: usize = 1000;
 
 /// What no burst takes, on however busy a machine.
@@ -34,7 +33,7 @@ async fn a_thousand_http_1_connections_that_miss_together_cause_one_query() {
     // wrk ends when its time is over, not when all connections have their responses.
     let all = CONNECTIONS.to_string();
     let each = (CONNECTIONS / 2).to_string();
-    let once = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http_load/once.lua");
+    let once = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http/once.lua");
     let said = run(
         "wrk",
         &["-t2", "-d20s", "--timeout", "20s", "-c", &all, "-s", once, &server.url, "--", &each],

@@ -39,12 +39,12 @@ const MUTANTS: [(&str, &str, &str); 8] = [
 
 /// The texts of all scripts.
 const SCRIPTS: [&str; 6] = [
-    include_str!("../../redis-client/src/prelude.lua"),
-    include_str!("../../redis/src/abandon.lua"),
-    include_str!("../../redis/src/acquire.lua"),
-    include_str!("../../redis/src/change_tag.lua"),
-    include_str!("../../redis/src/commit.lua"),
-    include_str!("../../redis/src/invalidate.lua"),
+    include_str!("../../../redis-client/src/prelude.lua"),
+    include_str!("../../../redis/src/abandon.lua"),
+    include_str!("../../../redis/src/acquire.lua"),
+    include_str!("../../../redis/src/change_tag.lua"),
+    include_str!("../../../redis/src/commit.lua"),
+    include_str!("../../../redis/src/invalidate.lua"),
 ];
 
 /// Scripts are wrong or not, whatever time they need.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bellwether::{AnswerFuture, Cache, CacheStatus, MemoryStore, read_through};
 
-use crate::catalog::{Catalog, Item, Missing};
-use crate::item;
+use super::catalog::{Catalog, Item, Missing};
+use super::item;
 
 #[tokio::test]
 async fn the_status_says_how_an_answer_came_about() {

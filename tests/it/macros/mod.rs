@@ -1,14 +1,9 @@
 //! The attribute form: functions that are read through a cache.
 
-#[path = "macros/catalog.rs"]
 mod catalog;
-#[path = "macros/entries.rs"]
 mod entries;
-#[path = "macros/keys.rs"]
 mod keys;
-#[path = "macros/places.rs"]
 mod places;
-#[path = "macros/status.rs"]
 mod status;
 
 use std::future::Future;
@@ -195,11 +190,6 @@ async fn a_key_may_be_made_of_parts_of_an_argument() {
     }
     assert_eq!(catalog.queries(), 2);
     assert!(catalog.pairs.get(("east".to_owned(), "b")).await.unwrap().is_some());
-}
-
-#[read_through(cache = catalog.maybe, skip(catalog))]
-async fn maybe(catalog: &Catalog, sku: u64) -> Result<Option<Item>, Missing> {
-    catalog.query("maybe", sku).await.map(|item| Some(item).filter(|_| sku > 10))
 }
 
 /// Types of `Result` by other names say their error elsewhere.

@@ -2,10 +2,6 @@
 //!
 //! `scripts/test` installs the suite.
 
-#[path = "../../../examples/reverse_proxy/options.rs"]
-mod options;
-#[path = "../../../examples/reverse_proxy/proxy.rs"]
-mod proxy;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -19,6 +15,8 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
+
+use crate::proxy;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_public_suite_is_passed_from_memory() {
@@ -150,7 +148,7 @@ fn node(arguments: &[&str]) -> Command {
     let suite = root.join("target/http-cache-tests/node_modules/http-cache-tests");
     assert!(suite.is_dir(), "{} is not there: `scripts/test` installs it", suite.display());
     let mut command = Command::new("node");
-    command.arg("--no-warnings").arg(root.join("crates/http/tests/http_cache_tests/suite.mjs"));
+    command.arg("--no-warnings").arg(root.join("crates/http/tests/http/suite.mjs"));
     command.arg(suite).args(arguments);
     command
 }
