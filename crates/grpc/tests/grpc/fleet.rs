@@ -5,10 +5,9 @@ use std::time::Duration;
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer, GrpcCacheLayerBuilder};
 use bellwether_redis::RedisOptions;
 use bellwether_testkit::servers::RedisServer;
-use prost::Message;
 use tonic::{Code, Status};
 
-use crate::catalog::{Catalog, PRODUCT, RAW, Wanted};
+use crate::catalog::{Catalog, PRODUCT, RAW};
 use crate::raw::{Connection, request, with};
 use crate::server::{MINUTE, layered};
 

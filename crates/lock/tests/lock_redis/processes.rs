@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bellwether::store::Renew;
 use bellwether_lock::{
-    Attempt, FairLock, Lock, RedisLock, Redlock, ReentrantLock, Released, Request, TakeOver,
+    Attempt, FairLock, Lock, RedisLock, Redlock, ReentrantLock, Request, TakeOver,
 };
 use bellwether_testkit::locks::{
     Count, FencedResource, LockCommand, LockReply, LockSetup, LockWorker, read_count, work,
@@ -182,21 +182,4 @@ async fn the_lock_is_taken_over_from_a_paused_holder_and_never_from_one_that_ren
     assert_eq!(winners.next(), None);
     holder.resume();
     assert_eq!(holder.loses(1).await, Some(fence));
-}
-
-#[tokio::test]
-async fn a_holder_of_a_majority_that_is_killed_keeps_it_no_longer_than_its_lease() {
-    let servers = [(); 3].map(|()| RedisServer::start());
-    let mut holder = worker("redlock", &servers).await;
-    holder.holds(1, LEASE).await;
-    let lock = Redlock::connect(servers.iter().map(options)).await.expect("a lock");
-    busy(&lock, &claim(1)).await;
-    holder.kill();
-    let began = Instant::now();
-    let next = claim(1);
-    wait(&lock, &next, LONG).await;
-    let took = began.elapsed();
-    assert!(took < LEASE + Duration::from_millis(250), "{took:?}");
-    assert_eq!(lock.release(next).await.expect("an answer"), Released::Freed);
-    take(&lock, &claim(1), LONG).await;
 }

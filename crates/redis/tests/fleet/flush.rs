@@ -32,32 +32,6 @@ async fn a_flushed_lease_is_taken_over_at_once() {
     fleet.nothing_is_left_behind();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_forgets_anything_at_any_time_causes_no_error() {
-    let fleet = Fleet::start().await;
-    let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
-    let fleet = &fleet;
-    let over = &AtomicBool::new(false);
-    let bursts = async {
-        for key in 0..BURSTS {
-            begin(&workers, key, key, CALLERS).await;
-            all_have(&end(&workers, key).await, 1);
-        }
-        over.store(true, Ordering::Relaxed);
-    };
-    let forgetting = async {
-        while !over.load(Ordering::Relaxed) {
-            for forget in [["FLUSHALL", "SYNC"], ["SCRIPT", "FLUSH"]] {
-                fleet.redis.command(&forget);
-                tokio::time::sleep(Duration::from_micros(700)).await;
-            }
-        }
-    };
-    tokio::join!(bursts, forgetting);
-    let loads = fleet.database.all_loads();
-    println!("{BURSTS} bursts in {PROCESSES} processes, always flushed: {loads} loads");
-}
-
 /// Every tenth of a second, for ten of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_forgets_everything_again_and_again_costs_a_load_each_time() {

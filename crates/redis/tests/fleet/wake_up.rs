@@ -143,32 +143,6 @@ async fn a_waiter_behind_an_endless_network_failure_makes_an_uncached_load() {
     assert!(last < PAUSE + budget + SLACK, "{last:?}");
 }
 
-/// Connections are killed again and again, at any moment: a caller with a request under way goes on
-/// without its answer.
-#[tokio::test(flavor = "multi_thread")]
-async fn connections_that_are_killed_at_any_time_fail_no_caller() {
-    let fleet = Fleet::start().await;
-    let workers = fleet.workers(1 + WAITERS, &fleet.setup()).await;
-    let over = AtomicBool::new(false);
-    let bursts = async {
-        for key in 0..BURSTS {
-            begin(&workers, key, key, CALLERS).await;
-            all_have(&end(&workers, key).await, 1);
-        }
-        over.store(true, Ordering::Relaxed);
-    };
-    let killing = async {
-        while !over.load(Ordering::Relaxed) {
-            fleet.kill_clients(&fleet.asking_clients());
-            sleep(Duration::from_millis(3)).await;
-        }
-    };
-    tokio::join!(bursts, killing);
-    let loads = fleet.database.all_loads();
-    println!("{BURSTS} bursts, connections always killed: {loads} loads");
-    join_all(workers.iter().map(Worker::is_idle)).await;
-}
-
 const BURSTS: u64 = 100;
 const WAITERS: usize = 3;
 const CALLERS: usize = 20;
