@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::proxy;
+use crate::{options, proxy};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_public_suite_is_passed_from_memory() {

@@ -63,5 +63,3 @@ async fn a_server_that_forgets_everything_again_and_again_costs_a_load_each_time
     assert!(loads <= flushes + 1, "{loads} loads for {flushes} flushes");
     assert!(flushes > 50 && loads > 50, "{flushes} flushes and {loads} loads show nothing");
 }
-
-const BURSTS: u64 = 100;

@@ -1,12 +1,10 @@
 //! Promise 2: waiters are notified and need not poll. A lost message costs a pause.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bellwether_testkit::clock;
 use bellwether_testkit::faults::FaultProxy;
 use futures_util::future::join_all;
-use tokio::time::sleep;
 
 use crate::database::{Load, Loads};
 use crate::fleet::{Calls, Fleet, SLACK, all_have, begin, count, end, gather, last_after};
@@ -143,7 +141,6 @@ async fn a_waiter_behind_an_endless_network_failure_makes_an_uncached_load() {
     assert!(last < PAUSE + budget + SLACK, "{last:?}");
 }
 
-const BURSTS: u64 = 100;
 const WAITERS: usize = 3;
 const CALLERS: usize = 20;
 
