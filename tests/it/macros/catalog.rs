@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bellwether::{Cache, CacheKey, MemoryStore};
+use bellwether::{Cache, CacheKey, MemoryStore, read_through};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,6 +74,11 @@ impl Catalog {
             Ok(Item::named(format!("{warehouse} {sku}")))
         }
     }
+}
+
+#[read_through(cache = catalog.items, skip(catalog))]
+pub(crate) async fn item(catalog: &Catalog, warehouse: &str, sku: u64) -> Result<Item, Missing> {
+    catalog.query(warehouse, sku).await
 }
 
 fn cache<K>(name: &str, store: &MemoryStore) -> Cache<K, Item> {

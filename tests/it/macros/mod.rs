@@ -11,13 +11,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bellwether::{Cache, CacheErrorKind, CacheKey, Error, Key, MemoryStore, Tag, read_through};
-use catalog::{Catalog, Item, Missing, Sku};
+use catalog::{Catalog, Item, Missing, Sku, item};
 use futures_util::future::join_all;
-
-#[read_through(cache = catalog.items, skip(catalog))]
-async fn item(catalog: &Catalog, warehouse: &str, sku: u64) -> Result<Item, Missing> {
-    catalog.query(warehouse, sku).await
-}
 
 #[read_through(
     cache = catalog.items,

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use bellwether::{AnswerFuture, Cache, CacheStatus, MemoryStore, read_through};
 
-use super::catalog::{Catalog, Item, Missing};
-use super::item;
+use super::catalog::{Catalog, Item, Missing, item};
 
 #[tokio::test]
 async fn the_status_says_how_an_answer_came_about() {
