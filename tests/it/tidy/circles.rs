@@ -17,7 +17,6 @@ const OPEN: &[&[&str]] = &[
     &[
         "fleet/fleet.rs",
         "fleet/messages.rs",
-        "fleet/outcomes.rs",
         "fleet/process.rs",
         "fleet/storm.rs",
         "fleet/worker.rs",
