@@ -48,21 +48,6 @@ async fn a_call_past_the_cache_that_fails_counts_as_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_leaves_counts_as_that() {
-    let layer = layer().build().unwrap();
-    let service = layer.layer(Catalog::new(|_| std::future::pending()));
-    for method in [PRODUCT, CHANGES] {
-        let mut asked = Box::pin(service.clone().oneshot(request(method, "a")));
-        if futures_util::poll!(&mut asked).is_ready() {
-            assert_eq!(method, CHANGES, "a stream is there at once");
-        }
-    }
-    let requests = layer.stats().requests;
-    assert_eq!(requests.total(), 2);
-    assert!(requests.left >= 1, "{requests:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_layer_that_is_off_calls_the_handler_each_time() {
     let layer = layer().enabled(false).build().unwrap();
     let service = layer.layer(Catalog::numbered());

@@ -7,10 +7,9 @@ use bellwether::{BypassReason, CacheStatus};
 use futures_util::future::join_all;
 use http::Request;
 use tokio::time::sleep;
-use tower::ServiceExt;
 
 use crate::origin::{
-    Answer, Origin, ask, cached, get, is_hit, memory, page, patient_redis, plain, request, says,
+    Answer, Origin, ask, cached, get, is_hit, memory, page, patient_redis, plain, says,
 };
 
 fn polyglot() -> Origin {
@@ -133,23 +132,6 @@ async fn a_stored_response_to_head_and_one_that_is_not_there_count_once() {
     let requests = layer.stats().requests;
     let expected = [("hit_local", 1), ("led_stored", 1), ("failed_loader", 1)];
     assert_eq!(counted(&requests), expected);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_caller_that_leaves_counts_as_that() {
-    let origin = polyglot();
-    let layer = memory().build().unwrap();
-    let cache = cached(&layer, &origin);
-    drop(cache.clone().oneshot(request("GET", "http://shop/item", &[])));
-    let mut asked = Box::pin(get(&cache, &[]));
-    assert!(futures_util::poll!(&mut asked).is_pending());
-    drop(asked);
-    let forwarded = cache.clone().oneshot(request("DELETE", "http://shop/item", &[]));
-    let mut forwarded = Box::pin(forwarded);
-    assert!(futures_util::poll!(&mut forwarded).is_pending());
-    drop(forwarded);
-    assert_eq!(layer.stats().requests.left, 2, "a future that is never polled asks for nothing");
-    assert_eq!(layer.stats().requests.total(), 2);
 }
 
 /// Two caches over one store: in one process it is on, in another one off.
