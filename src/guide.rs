@@ -11,6 +11,7 @@
 //! | [`answers`] | say what "not found", private answers and errors mean |
 //! | [`failures`] | bound waits, and decide what callers get while Redis or the source is down |
 //! | [`cooldown`] | protect a failing source |
+//! | [`in_a_program`] | order layers, shut down, call it from sync code, deploy |
 //! | [`fault_table`] | look up what callers get for each fault |
 //! | [`observability`] | publish metrics, and see whether it works |
 //! | [`log_messages`] | look up a warning |
@@ -43,7 +44,7 @@ macro_rules! guide_pages {
 
 guide_pages! {
     alternatives answers cooldown("cooldown") failures("outage") fault_table getting_started
-    guarantees how_it_works invalidation lifetimes("entry") log_messages operations options
+    guarantees how_it_works in_a_program invalidation lifetimes("entry") log_messages operations options
     performance tags("tags") testing
 }
 
