@@ -65,20 +65,10 @@
 //! A retry belongs below the cache. Above, a thousand callers repeat the failure that they share:
 //!
 //! ```
-//! # use std::{future::{Ready, ready}, io, sync::{Arc, atomic::{AtomicU32, Ordering}}, time::Duration};
+//! # use std::{io, sync::{Arc, atomic::{AtomicU32, Ordering}}, time::Duration};
 //! # use bellwether::{Key, MemoryStore, ReadThroughLayer};
 //! # use futures_util::future::join_all;
-//! # use tower::{ServiceBuilder, ServiceExt, retry::Policy, service_fn};
-//! # #[derive(Clone)]
-//! # struct Retries(u8);
-//! # impl Policy<u64, u64, io::Error> for Retries {
-//! #     type Future = Ready<()>;
-//! #     fn retry(&mut self, _: &mut u64, result: &mut Result<u64, io::Error>) -> Option<Ready<()>> {
-//! #         self.0 = if result.is_err() { self.0.checked_sub(1)? } else { return None };
-//! #         Some(ready(()))
-//! #     }
-//! #     fn clone_request(&mut self, sku: &u64) -> Option<u64> { Some(*sku) }
-//! # }
+//! # use tower::{ServiceBuilder, ServiceExt, service_fn};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let cache = ReadThroughLayer::builder(MemoryStore::new(10), |sku: &u64| Key::of("item").with(*sku));
@@ -89,7 +79,18 @@
 //! #     let fails = counted.fetch_add(1, Ordering::Relaxed) < 2;
 //! #     async move { if fails { Err(io::Error::other("busy")) } else { Ok(sku) } }
 //! # });
-//! let items = ServiceBuilder::new().layer(cache).retry(Retries(2)).service(source); // fails twice
+//! let retried = service_fn(move |sku: u64| {
+//!     let source = source.clone();
+//!     async move {
+//!         for _ in 0..2 {
+//!             if let Ok(item) = source.clone().oneshot(sku).await {
+//!                 return Ok(item);
+//!             }
+//!         }
+//!         source.oneshot(sku).await
+//!     }
+//! });
+//! let items = ServiceBuilder::new().layer(cache).service(retried); // the source fails twice
 //! let answers = join_all((0..1_000).map(|_| items.clone().oneshot(42))).await;
 //! assert!(answers.iter().all(Result::is_ok));
 //! assert_eq!(calls.load(Ordering::Relaxed), 3);
