@@ -16,10 +16,10 @@ use tokio::time::timeout;
 
 use super::address::ServerAddress;
 use super::credentials::RedisCredentials;
-use super::last_words::LastWords;
 use super::login::Login;
 use super::server_error::ServerError;
-use super::silence::{ByteStream, HeardStream, LastHeard};
+use super::server_stream::{ByteStream, LastWords, ServerStream};
+use super::silence::LastHeard;
 #[cfg(feature = "tls")]
 use super::tls::{TlsConnector, explain_end};
 use bellwether::adapter::{BoxFuture, locked};
@@ -93,11 +93,8 @@ impl Dialer {
             Some(_) => ProtocolVersion::RESP3,
             None => ProtocolVersion::RESP2,
         };
-        let connect = |stream, settings| {
-            let stream = HeardStream { stream, heard: heard.clone(), is_full: false };
-            self.authenticate(stream, settings, pushes.clone())
-        };
-        let connected = self.log_in(address, protocol, step, connect).await;
+        let connect = |stream, settings| self.authenticate(stream, settings, pushes.clone());
+        let connected = self.log_in(address, protocol, heard, step, connect).await;
         let ((socket, io), credentials) = connected?;
         step.next("answer to the first commands", address);
         let mut tasks = JoinSet::new();
@@ -135,7 +132,8 @@ impl Dialer {
             subscription.subscribe(channel).await?;
             Ok(subscription.into_on_message())
         };
-        let (messages, _) = self.log_in(address, ProtocolVersion::RESP2, step, connect).await?;
+        let (protocol, heard) = (ProtocolVersion::RESP2, Default::default());
+        let (messages, _) = self.log_in(address, protocol, heard, step, connect).await?;
         Ok(messages)
     }
 
@@ -144,8 +142,9 @@ impl Dialer {
         &self,
         address: &ServerAddress,
         protocol: ProtocolVersion,
+        heard: [Arc<LastHeard>; 2],
         step: &DialStep,
-        connect: impl Fn(Box<dyn ByteStream>, RedisConnectionInfo) -> F,
+        connect: impl Fn(ServerStream, RedisConnectionInfo) -> F,
     ) -> Result<(T, Option<RedisCredentials>), ServerError>
     where
         F: Future<Output = Result<T, ServerError>>,
@@ -154,8 +153,9 @@ impl Dialer {
         let mut credentials = self.credentials().await?;
         loop {
             let last_words = LastWords::default();
+            let (heard, words) = (heard.clone(), Some(last_words.clone()));
             let stream = self.open(address, step).await?;
-            let stream = last_words.noted_of(stream);
+            let stream = ServerStream { stream, heard, is_full: false, words };
             step.next("answer to the login (`HELLO`)", address);
             let settings = self.settings(protocol, credentials.as_ref());
             let connected = connect(stream, settings).await.map_err(|error| last_words.or(error));
@@ -211,7 +211,7 @@ impl Dialer {
 
     async fn authenticate(
         &self,
-        stream: HeardStream,
+        stream: ServerStream,
         settings: RedisConnectionInfo,
         pushes: Option<PushSender>,
     ) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>), ServerError> {

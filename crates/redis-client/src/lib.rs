@@ -26,7 +26,6 @@ mod credentials;
 mod dial;
 mod events;
 mod failovers;
-mod last_words;
 mod login;
 mod names;
 mod node;
@@ -42,6 +41,7 @@ mod sentinel;
 mod server_clock;
 mod server_error;
 mod server_group;
+mod server_stream;
 mod shared_connection;
 mod silence;
 #[cfg(feature = "simulated-network")]

@@ -30,14 +30,9 @@
 //! - A server that answers another connection, which had nothing before it, has served this one, too: it
 //!   serves its connections by turns. If this one is silent all the same, it is dead (half-open).
 
-use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 use bellwether::adapter::micros;
@@ -65,66 +60,6 @@ impl LastHeard {
     /// When that was. If it never was, when this was made.
     pub(super) fn last(&self) -> Instant {
         self.born + Duration::from_nanos(self.at.load(Ordering::Relaxed))
-    }
-}
-
-/// Bytes to and from a server.
-pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
-
-/// A stream that notes when bytes arrive.
-pub(super) struct HeardStream {
-    pub(super) stream: Box<dyn ByteStream>,
-    /// Over this connection, and over any of the node.
-    pub(super) heard: [Arc<LastHeard>; 2],
-    /// The last write had to wait: the peer has taken nothing for a while.
-    pub(super) is_full: bool,
-}
-
-impl HeardStream {
-    fn note(&self) {
-        let now = Instant::now();
-        self.heard.iter().for_each(|heard| heard.note(now));
-    }
-}
-
-impl AsyncRead for HeardStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        if buffer.filled().len() >= before + SHORTEST_REPLY {
-            self.note();
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// A write that goes on after it had to wait counts, too: the peer has taken bytes.
-impl AsyncWrite for HeardStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        if self.is_full && written.is_ready() {
-            self.note();
-        }
-        self.is_full = written.is_pending();
-        written
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
@@ -265,9 +200,6 @@ pub(super) const MOST: u32 = 10;
 
 /// How many times the bound a connection may be silent while its node is not.
 const LONGEST: u32 = 4;
-
-/// Fewer bytes are no reply, so they may come from a server that answers a byte at a time.
-const SHORTEST_REPLY: usize = 3;
 
 /// The share of the bound by which a timer is late if the process was not running.
 const LATE: u32 = 10;
