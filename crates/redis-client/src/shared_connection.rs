@@ -174,13 +174,7 @@ impl SharedConnection {
         let mut reply = pin!(reply);
         let (begun, mut stalls) = (Instant::now(), 0);
         let mut left = connection.map(|connection| Left { shared: self, connection, begun });
-        let silence = |stalls| {
-            let last = connection.map(|connection| connection.state.last());
-            let [since, replied] = last.map_or([begun; 2], |last| last.map(|last| last.max(begun)));
-            let (node_heard, bound) = (node.heard.last(), node.silence_bound());
-            let reply_until = replied + node.longest_without_reply();
-            Silence { since, node_heard, bound, reply_until, stalls }
-        };
+        let silence = |stalls| self.silence(connection, begun, stalls);
         // A `connect` has all of its time, and no more than that and one timeout.
         let connect_time = connect_time();
         let first_look = silence(stalls).first_look();
@@ -218,9 +212,29 @@ impl SharedConnection {
         }
     }
 
+    /// What is known of a connection, or of an attempt to connect, while something waits for it.
+    fn silence(
+        &self,
+        connection: Option<&Arc<Connection>>,
+        begun: Instant,
+        stalls: u32,
+    ) -> Silence {
+        let node = &self.connector.node;
+        let last = connection.map(|connection| connection.state.last());
+        let [since, replied] = last.map_or([begun; 2], |last| last.map(|last| last.max(begun)));
+        let (node_heard, bound) = (node.heard.last(), node.silence_bound());
+        let reply_until = replied + node.longest_without_reply();
+        Silence { since, node_heard, bound, reply_until, stalls }
+    }
+
     /// Judges a connection for requests that were dropped. Otherwise callers that all leave early would
     /// never find that it is dead.
-    async fn watch(self: Arc<Self>, watch: Watch, connection: Arc<Connection>, begun: Instant) {
+    async fn watch(
+        self: Arc<Self>,
+        watch: ConnectionWatch,
+        connection: Arc<Connection>,
+        begun: Instant,
+    ) {
         sleep_until(begun + self.connector.node.parts.options.timeout / 2).await;
         if watch.0.last()[0] >= begun || connection.is_broken() {
             return;
@@ -290,16 +304,16 @@ impl Drop for Left<'_> {
         let Self { shared, connection, begun } = *self;
         let Ok(runtime) = Handle::try_current() else { return };
         if !connection.state.is_watched.swap(true, Ordering::Relaxed) {
-            let watch = Watch(Arc::clone(&connection.state));
+            let watch = ConnectionWatch(Arc::clone(&connection.state));
             runtime.spawn(Arc::clone(shared).watch(watch, Arc::clone(connection), begun));
         }
     }
 }
 
 /// That a connection is watched. When it is dropped, the next request that is dropped may have another watch.
-struct Watch(Arc<ConnectionState>);
+struct ConnectionWatch(Arc<ConnectionState>);
 
-impl Drop for Watch {
+impl Drop for ConnectionWatch {
     fn drop(&mut self) {
         self.0.is_watched.store(false, Ordering::Relaxed);
     }
