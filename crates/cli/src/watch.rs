@@ -25,7 +25,7 @@ pub(crate) async fn run(
 ) -> Result<bool, CliError> {
     let observer = Arc::new(NamespaceObserver::default());
     let mut setup = ClientSetup { tracking: Tracking::Namespace, ..ClientSetup::default() };
-    setup.observer = Some(Arc::clone(&observer) as _);
+    setup.observers.push(Arc::clone(&observer) as _);
     let client = server.client(setup).await?;
     if !client.is_tracked() {
         return Err("the server reports no changes: +client|tracking and RESP3 are needed".into());

@@ -24,9 +24,9 @@ pub struct ClientSetup {
     pub watchers: Watchers,
     /// What the server is to report changes for.
     pub tracking: Tracking,
-    /// Learns what happens to the servers, and reads what messages carry.
-    pub observer: Option<Arc<dyn ServerObserver>>,
-    /// The table of the owners of slots, if the observer reads it.
+    /// They learn what happens to the servers, in this order, and read what messages carry.
+    pub observers: Vec<Arc<dyn ServerObserver>>,
+    /// The table of the owners of slots, if an observer reads it.
     pub owners: Option<Arc<SlotOwners>>,
 }
 
@@ -81,7 +81,7 @@ impl ClientCore {
     }
 
     pub(super) fn tell(&self, event: ServerEvent<'_>) {
-        self.setup.observer.as_ref().inspect(|observer| observer.note(event));
+        self.setup.observers.iter().for_each(|observer| observer.note(event));
     }
 
     /// A node has sent this message over its tracked connection.

@@ -216,7 +216,7 @@ mod tests {
         let told = Arc::<Told>::default();
         let options = RedisClientOptions::new("redis://h:1", "shop").expect("options");
         let options = options.connections(2);
-        let setup = ClientSetup { observer: Some(Arc::clone(&told) as _), ..Default::default() };
+        let setup = ClientSetup { observers: vec![Arc::clone(&told) as _], ..Default::default() };
         let parts = Arc::new(ClientCore::new(options, setup));
         (NodeState::new(parts, 0, server(1)), told)
     }

@@ -144,7 +144,7 @@ impl SubscriberTask {
         let Some((digest, more)) = self.parts.names.read(message.get_payload_bytes()) else {
             return;
         };
-        let stored = setup.observer.as_ref().and_then(|observer| {
+        let stored = setup.observers.iter().find_map(|observer| {
             let now = self.servers.with_owner(&digest, |node| node?.state.clock.now());
             observer.read(&digest, more, now?)
         });

@@ -67,7 +67,11 @@ impl StoreCore {
         let setup = ClientSetup {
             watchers,
             tracking: if near.is_some() { Tracking::Copies } else { Tracking::Nothing },
-            observer: Some(Arc::clone(&ledger) as _),
+            observers: near
+                .iter()
+                .map(|near| Arc::clone(near) as _)
+                .chain([Arc::clone(&ledger) as _])
+                .collect(),
             owners: Some(owners),
         };
         let client = RedisClient::new(options, setup)?;

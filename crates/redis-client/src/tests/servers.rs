@@ -95,8 +95,9 @@ fn fuzzed_messages_change_only_the_keys_and_tags_that_they_name() {
     let options = RedisClientOptions::new("redis://h", "shop").expect("an address");
     fuzz("push message", 64, 1, |choices| {
         let seen = Arc::new(ChangesSeen::default());
-        let observer = Some(Arc::clone(&seen) as _);
-        let setup = ClientSetup { tracking: Tracking::Watches, observer, ..ClientSetup::default() };
+        let observers = vec![Arc::clone(&seen) as _];
+        let setup =
+            ClientSetup { tracking: Tracking::Watches, observers, ..ClientSetup::default() };
         let parts = ClientCore::new(options.clone(), setup);
         let named: Vec<_> = (0..choices.below(4)).map(|_| name(choices, &names)).collect();
         let all = named.iter().map(|name| match choices.one_in(2) {

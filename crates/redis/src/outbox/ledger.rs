@@ -485,12 +485,9 @@ impl LedgerTable {
 
 impl ServerObserver for Ledger {
     fn note(&self, event: ServerEvent<'_>) {
-        match event {
-            ServerEvent::MayHaveLost { since, is_affected } => {
-                locked(&self.table).losses += 1;
-                self.may_have_lost(since, is_affected);
-            }
-            event => _ = self.near.as_ref().inspect(|near| near.note(event)),
+        if let ServerEvent::MayHaveLost { since, is_affected } = event {
+            locked(&self.table).losses += 1;
+            self.may_have_lost(since, is_affected);
         }
     }
 
