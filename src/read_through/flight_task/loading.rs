@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::queueing::{LoadAdmission, Queueing};
 use super::scope::{AskedFallback, Carried, FlightHold, GrantedLease, Purpose, Scope};
@@ -246,7 +246,7 @@ async fn renewing<C>(core: &Core<C>, hold: &FlightHold) -> Infallible {
     let mut term = lease.term;
     loop {
         // It survives two failed renewals.
-        sleep(term / 3).await;
+        sleep_until(core.loads.shared_moment(term / 3)).await;
         match store.renew(lease, whole).await {
             Ok(Renew::Held) => {
                 statistics.lease(LeaseEvent::Renewed);

@@ -1,5 +1,6 @@
 //! A store that fails costs coalescing across processes, and nothing else.
 
+use std::mem;
 use std::time::Duration;
 
 use bellwether::store::StoreErrorKind;
@@ -154,6 +155,25 @@ async fn a_renewal_that_fails_once_is_made_up_for() {
     sleep(SECOND * 5).await;
     assert!(store.calls(Operation::Renew) > 2);
     assert!(is_leased(&memory, 1).await);
+}
+
+/// So that they go to a server together.
+#[tokio::test(start_paused = true)]
+async fn loads_that_began_one_after_the_other_renew_their_leases_at_one_moment() {
+    let store = local(&MemoryStore::new(10));
+    let layer = layer(store.clone()).lease(SECOND * 3).build().unwrap();
+    let cached = layer.layer(Loader::taking(SECOND * 10));
+    for sku in 0..5 {
+        drop(ask(&cached, sku));
+        sleep(SECOND / 500).await;
+    }
+    let (mut renewed, mut at_each_moment) = (0, Vec::new());
+    while at_each_moment.len() < 3 {
+        sleep(SECOND / 1000).await;
+        let before = mem::replace(&mut renewed, store.calls(Operation::Renew));
+        at_each_moment.extend(Some(renewed - before).filter(|count| *count > 0));
+    }
+    assert_eq!(at_each_moment, [5; 3]);
 }
 
 #[tokio::test(start_paused = true)]
