@@ -70,16 +70,16 @@ impl MemoryStore {
         let MemoryOptions { max_entries, max_bytes, .. } = options;
         let count = (max_entries / 256).min(max_bytes / LEAST_BYTES).clamp(1, 16);
         let share = |whole: usize, of: usize| whole / count + usize::from(of < whole % count);
-        let sequence = Arc::new(Sequence::default());
+        let (sequence, hasher) = (Arc::new(Sequence::default()), RandomState::new());
         let shard = |of| {
             let (entries, bytes) = (share(max_entries, of), share(max_bytes, of));
-            Mutex::new(MemoryShard::new(entries, bytes, Arc::clone(&sequence)))
+            Mutex::new(MemoryShard::new(entries, bytes, hasher.clone(), Arc::clone(&sequence)))
         };
         let shards = (0..count).map(shard).collect();
         Self(Arc::new(Inner {
             options,
             shards,
-            hasher: RandomState::new(),
+            hasher,
             tags: MemoryTags::default(),
             sequence,
             watchers: Watchers::default(),
@@ -134,11 +134,14 @@ impl MemoryStore {
 
     /// Runs a function on the shard of a key.
     fn shard<T>(&self, key: &Key, change: impl FnOnce(&mut MemoryShard) -> T) -> T {
+        self.shard_of(self.0.hasher.hash_one(key), change)
+    }
+
+    /// Runs a function on the shard of keys with this hash.
+    fn shard_of<T>(&self, hash: u64, change: impl FnOnce(&mut MemoryShard) -> T) -> T {
         let shards = &self.0.shards;
-        let shard = match shards.len() {
-            1 => 0,
-            count => self.0.hasher.hash_one(key) as usize % count,
-        };
+        // By other bits than those by which a table places its entries.
+        let shard = (hash >> 32) as usize % shards.len();
         // A poisoned shard is consistent, because no user code runs under the lock.
         let mut shard = locked(&shards[shard]);
         let done = change(&mut shard);
@@ -211,8 +214,9 @@ impl InProcessStore for MemoryStore {}
 
 impl Store for MemoryStore {
     fn peek(&self, key: &Key) -> Peek {
-        let now = self.0.clock.now();
-        self.shard(key, |shard| shard.find(key, now)).map_or(Peek::Gone, Peek::Found)
+        let (now, hash) = (self.0.clock.now(), self.0.hasher.hash_one(key));
+        let found = self.shard_of(hash, |shard| shard.find_hashed(hash, key, now));
+        found.map_or(Peek::Gone, Peek::Found)
     }
 
     fn watch(&self, key: &Key) -> Watch {

@@ -22,7 +22,7 @@ impl MemoryOptions {
     /// Sets how many bytes are kept at most.
     ///
     /// An entry counts the memory that it takes: its encoded value, its decoded value (so that a
-    /// hit decodes nothing), its key twice, 48 bytes for each tag, and 640 bytes for the tables. A
+    /// hit decodes nothing), its key, 48 bytes for each tag, and 640 bytes for the tables. A
     /// decoded value counts as much as the encoded one, unless its [codec](crate::codec::Codec::weight) knows better. A response
     /// of HTTP or gRPC shares its content and the values of its fields with the encoded form. It
     /// counts about 300 bytes more, and 112 for each field. A page of 2 KiB with ten fields counts

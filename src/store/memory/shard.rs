@@ -1,6 +1,7 @@
 //! A shard of a `MemoryStore`: the entries, leases and watermarks of some keys.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,11 @@ pub(super) struct MemoryShard {
     max_bytes: usize,
     pub(super) bytes: usize,
     pub(super) evictions: u64,
-    slots: HashMap<Key, usize>,
+    /// That of the store.
+    hasher: RandomState,
+    /// Where in `kept` an entry is, by the hash of its key, which also has chosen the shard. Of two keys
+    /// with one hash, the later entry takes the place of the other.
+    slots: HashMap<u64, usize, BuildHasherDefault<AsItIs>>,
     pub(super) kept: Slab<CachedEntry>,
     /// The hand of the second-chance clock: the next slot to be considered for eviction.
     hand: usize,
@@ -41,6 +46,7 @@ pub(super) struct MemoryShard {
 
 pub(super) struct CachedEntry {
     key: Key,
+    hash: u64,
     entry: Entry,
     expires_at: Instant,
     /// The tags of the epochs of the entry, in the same order.
@@ -50,24 +56,34 @@ pub(super) struct CachedEntry {
 }
 
 impl MemoryShard {
-    pub(super) fn new(max_entries: usize, max_bytes: usize, fences: Arc<Sequence>) -> Self {
-        Self { max_entries, max_bytes, fences, ..Self::default() }
+    pub(super) fn new(
+        max_entries: usize,
+        max_bytes: usize,
+        hasher: RandomState,
+        fences: Arc<Sequence>,
+    ) -> Self {
+        Self { max_entries, max_bytes, hasher, fences, ..Self::default() }
     }
 
-    pub(super) fn find(&mut self, key: &Key, now: Moment) -> Option<Entry> {
-        let slot = *self.slots.get(key)?;
-        let kept = &mut self.kept[slot];
+    fn find(&mut self, key: &Key, now: Moment) -> Option<Entry> {
+        self.find_hashed(self.hasher.hash_one(key), key, now)
+    }
+
+    /// Finds the entry of a key with this hash.
+    pub(super) fn find_hashed(&mut self, hash: u64, key: &Key, now: Moment) -> Option<Entry> {
+        let slot = *self.slots.get(&hash)?;
+        let kept = Some(&mut self.kept[slot]).filter(|kept| kept.key == *key)?;
         let remaining = now.until(kept.expires_at);
         kept.read = true;
         let entry = kept.entry.clone().with_remaining(Some(remaining));
         let found = kept.standing().apply(entry, now.micros).filter(|_| !remaining.is_zero());
         if found.is_none() {
-            self.remove(key);
+            self.remove(hash);
         }
         found
     }
 
-    /// The same, if the entry has all these tags.
+    /// As [`find`](Self::find), if the entry has all these tags.
     pub(super) fn find_tagged(&mut self, key: &Key, tags: &Tags, now: Moment) -> Option<Entry> {
         self.find(key, now).filter(|entry| entry.has_tags(tags))
     }
@@ -150,7 +166,7 @@ impl MemoryShard {
             self.guards.at(key, now).watermark = Some(watermark);
         }
         if draft.lifetimes.life().is_zero() {
-            self.remove(key);
+            self.remove(self.hasher.hash_one(key));
             return Settled::Done;
         }
         self.insert(lease, draft, tags, now)
@@ -169,7 +185,8 @@ impl MemoryShard {
     /// Invalidates all keys, and returns what is removed.
     pub(super) fn clear(&mut self, now: Moment) -> Self {
         let (max_entries, max_bytes) = (self.max_entries, self.max_bytes);
-        let empty = Self::new(max_entries, max_bytes, Arc::clone(&self.fences));
+        let (hasher, fences) = (self.hasher.clone(), Arc::clone(&self.fences));
+        let empty = Self::new(max_entries, max_bytes, hasher, fences);
         let fence = self.fences.next(now);
         let watermark = Watermark { fence, until: now.after(WATERMARK_TTL) };
         let guards = Guards::all_below(watermark);
@@ -182,11 +199,12 @@ impl MemoryShard {
         let fence = self.fences.next(now);
         let watermark = Watermark { fence, until: now.after(WATERMARK_TTL) };
         *self.guards.at(key, now) = Guard { watermark: Some(watermark), ..Guard::default() };
-        let was_there = self.find(key, now).is_some();
+        let hash = self.hasher.hash_one(key);
+        let was_there = self.find_hashed(hash, key, now).is_some();
         if change == Withdrawal::Invalidate {
-            self.remove(key);
-        } else if let Some(slot) = self.slots.get(key) {
-            let kept = &mut self.kept[*slot];
+            self.remove(hash);
+        } else if was_there {
+            let kept = &mut self.kept[self.slots[&hash]];
             let stale = now.after(kept.entry.lifetimes().stale());
             kept.expires_at = kept.expires_at.min(stale);
         }
@@ -203,13 +221,14 @@ impl MemoryShard {
 
     fn insert(&mut self, lease: &Lease, draft: Draft, tags: Vec<TagView>, now: Moment) -> Settled {
         let key = lease.key().clone();
-        self.remove(&key);
+        let hash = self.hasher.hash_one(&key);
+        self.remove(hash);
         let life = draft.lifetimes.life();
         let epochs = tags.iter().map(|view| view.epoch).collect();
         let tags = tags.into_iter().map(|view| view.tag).collect();
         let entry = draft.into_entry(lease.fence, now.micros, Some(life), epochs);
         let expires_at = now.after(life);
-        let kept = CachedEntry { key: key.clone(), entry, expires_at, tags, read: false };
+        let kept = CachedEntry { key, hash, entry, expires_at, tags, read: false };
         if kept.weight() > self.max_bytes || self.max_entries == 0 {
             // It is too large even for an empty store, so nothing is evicted for it.
             self.removed.push(kept);
@@ -217,7 +236,7 @@ impl MemoryShard {
         }
         self.bytes += kept.weight();
         let slot = self.kept.insert(kept);
-        self.slots.insert(key, slot);
+        self.slots.insert(hash, slot);
         while self.kept.len() > self.max_entries || self.bytes > self.max_bytes {
             self.evict(slot, now);
         }
@@ -237,13 +256,14 @@ impl MemoryShard {
                 continue;
             }
             self.evictions += u64::from(is_live);
-            let key = kept.key.clone();
-            return self.remove(&key);
+            let hash = kept.hash;
+            return self.remove(hash);
         }
     }
 
-    fn remove(&mut self, key: &Key) {
-        let Some(slot) = self.slots.remove(key) else { return };
+    /// Removes the entry of the key with this hash.
+    fn remove(&mut self, hash: u64) {
+        let Some(slot) = self.slots.remove(&hash) else { return };
         let kept = self.kept.remove(slot);
         self.bytes -= kept.weight();
         self.removed.push(kept);
@@ -253,7 +273,7 @@ impl MemoryShard {
 impl CachedEntry {
     fn weight(&self) -> usize {
         let value = self.entry.value().weight();
-        value.saturating_add(self.key.byte_len() * 2 + TABLES + self.tags.len() * TAG)
+        value.saturating_add(self.key.byte_len() + TABLES + self.tags.len() * TAG)
     }
 
     /// What its tags have made of it.
@@ -265,8 +285,46 @@ impl CachedEntry {
     }
 }
 
+/// The hash of a hash: itself.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn write(&mut self, _: &[u8]) {}
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// What an entry costs in addition to its key and value: the tables of the store and its metadata.
 const TABLES: usize = 640;
 
 /// What each of its tags costs: the epoch and the reference.
 const TAG: usize = size_of::<TagEpoch>() + size_of::<Arc<MemoryTag>>();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lifetimes::Lifetimes;
+    use crate::store::Value;
+    use crate::store::clock::Clock;
+
+    #[test]
+    fn an_entry_is_not_that_of_another_key_with_its_hash() {
+        let now = Clock::start().now();
+        let mut shard = MemoryShard::new(10, 10_000, RandomState::new(), Arc::default());
+        let [key, other] = [1_u64, 2].map(|number| Key::of("item").with(number));
+        let life = Duration::from_secs(60);
+        let lease = Lease::granted(Claim::new(key.clone()), life, 1, 1, Vec::new());
+        let draft = Draft::new(Value::new("1".into()), 1, Lifetimes::fresh_for(life));
+        assert_eq!(shard.insert(&lease, draft, Vec::new(), now), Settled::Done);
+        let hash = shard.hasher.hash_one(&key);
+        assert!(shard.find_hashed(hash, &other, now).is_none());
+        assert!(shard.find_hashed(hash, &key, now).is_some());
+    }
+}
