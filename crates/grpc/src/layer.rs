@@ -27,14 +27,15 @@ use super::service::{GrpcCache, GrpcOptions};
 ///
 /// ```
 /// use bellwether::MemoryStore;
-/// use bellwether_grpc::GrpcCacheLayer;
-/// use tonic::{body::Body, codegen::http::Response, service::Routes, transport::Server};
-/// use tower::{ServiceBuilder, util::option_layer};
+/// use bellwether_grpc::{GrpcCache, GrpcCacheLayer};
+/// use tonic::{body::Body, codegen::http::Request, service::Routes, transport::Server};
+/// use tower::{Service, ServiceBuilder, util::option_layer};
 ///
 /// # fn main() -> Result<(), bellwether::ConfigError> {
 /// # for is_on in [true, false] {
 /// let cache = GrpcCacheLayer::builder(MemoryStore::new(10_000)).build()?;
-/// let body = |response: Response<_>| response.map(Body::new);
+/// type Answer = <GrpcCache<Routes> as Service<Request<Body>>>::Response;
+/// let body = |response: Answer| response.map(Body::new);
 /// let cache = ServiceBuilder::new().map_response(body).layer(cache).into_inner();
 /// let server = Server::builder().layer(option_layer(is_on.then_some(cache)));
 /// # { let mut server = server; _ = server.add_routes(Routes::default()) };
