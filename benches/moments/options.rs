@@ -18,6 +18,7 @@ A fleet that asks for the same cold keys at once:
   --quota PERCENT     each worker runs for so much of each 100 ms
   --batch             each worker asks by get_or_load_many
   --chain N           the load of a key reads N more keys, each in the load of the one before (0)
+  --burst-kib N       the size of each value (0: a few bytes)
   --down              Redis is killed before they ask
   --verbose           why there were loads, and which keys were loaded again
 
@@ -73,6 +74,7 @@ pub(crate) struct Options {
     pub(crate) quota: Option<u32>,
     pub(crate) batch: bool,
     pub(crate) chain: usize,
+    pub(crate) burst_kib: usize,
     pub(crate) down: bool,
     pub(crate) verbose: bool,
 }
@@ -98,6 +100,7 @@ impl Options {
             quota: None,
             batch: false,
             chain: 0,
+            burst_kib: 0,
             down: false,
             verbose: false,
         }
@@ -146,6 +149,7 @@ impl Options {
                 "--quota" => options.quota = Some(number(value()?)?),
                 "--batch" => options.batch = true,
                 "--chain" => options.chain = number(value()?)?,
+                "--burst-kib" => options.burst_kib = number(value()?)?,
                 "--down" => options.down = true,
                 "--verbose" => options.verbose = true,
                 "--help" => return Err(HELP.to_owned()),

@@ -62,6 +62,7 @@ fn one_run(
         load,
         batch: options.batch,
         chain: options.chain,
+        kib: options.burst_kib,
     };
     let mut workers: Vec<Worker> = (0..size.processes).map(|_| Worker::start(&setup)).collect();
     for worker in &mut workers {

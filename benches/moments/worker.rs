@@ -31,6 +31,8 @@ pub(crate) struct Setup {
     pub(crate) load: Duration,
     pub(crate) batch: bool,
     pub(crate) chain: usize,
+    /// Of each value.
+    pub(crate) kib: usize,
 }
 
 /// What a worker has seen.
@@ -61,6 +63,7 @@ struct Source {
     times: Mutex<Vec<(u64, Instant)>>,
     takes: Duration,
     keys: u64,
+    kib: usize,
 }
 
 impl Source {
@@ -72,7 +75,7 @@ impl Source {
         let now = Instant::now();
         self.times().extend(keys.iter().map(|key| (*key, now)));
         sleep(self.takes).await;
-        keys.iter().map(|key| Ok(format!("the value of {key}"))).collect()
+        keys.iter().map(|key| Ok(value_of(*key, self.kib))).collect()
     }
 
     fn times(&self) -> MutexGuard<'_, Vec<(u64, Instant)>> {
@@ -91,6 +94,7 @@ pub(crate) fn work(setup: &str) {
         times: Mutex::default(),
         takes: setup.load,
         keys: setup.keys as u64,
+        kib: setup.kib,
     });
     // The first step: it is ready. The line that comes back is when to begin.
     let start = step("ready").trim().parse::<u64>().expect("a time in milliseconds");
@@ -162,13 +166,14 @@ async fn ask(
         let Ok(answers) = answers else {
             return keys.map(|_| Err("stuck".to_owned())).collect();
         };
-        return keys.zip(answers).map(|(key, answer)| check(key, answer)).collect();
+        return keys.zip(answers).map(|(key, answer)| check(key, setup.kib, answer)).collect();
     }
     let callers = keys.map(|key| {
+        let kib = setup.kib;
         let asked = get(cache.clone(), Arc::clone(source), key, setup.chain);
         tokio::spawn(async move {
             let answer = timeout(STUCK, asked).await;
-            answer.map_or_else(|_| Err("stuck".to_owned()), |answer| check(key, answer))
+            answer.map_or_else(|_| Err("stuck".to_owned()), |answer| check(key, kib, answer))
         })
     });
     let callers: Vec<_> = callers.collect();
@@ -197,9 +202,13 @@ fn get(
     async move { cache.get_or_load(key, load).await }.boxed()
 }
 
-fn check(key: u64, answer: Result<String, Error<BoxError>>) -> Result<(), String> {
+fn value_of(key: u64, kib: usize) -> String {
+    format!("the value of {key}{:width$}", "", width = kib * 1024)
+}
+
+fn check(key: u64, kib: usize, answer: Result<String, Error<BoxError>>) -> Result<(), String> {
     match answer {
-        Ok(value) if value == format!("the value of {key}") => Ok(()),
+        Ok(value) if value == value_of(key, kib) => Ok(()),
         Ok(_) => Err("a wrong value".to_owned()),
         Err(Error::Cache(error)) => Err(format!("{:?}", error.kind())),
         Err(_) => Err("Load".to_owned()),

@@ -127,6 +127,13 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// The same one, to be renewed until what has spent it has taken effect.
+    pub(crate) fn for_renewals(&self) -> Self {
+        let Self { term, fence, granted_at, .. } = *self;
+        let outage = self.outage.clone();
+        Self { claim: self.claim.clone(), term, fence, granted_at, epochs: Vec::new(), outage }
+    }
+
     /// A lease as a store grants it.
     pub fn granted(
         claim: Claim,

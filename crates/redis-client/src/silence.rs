@@ -16,7 +16,8 @@
 //!   server that works through a burst of a fleet may be silent to one connection for long. It is
 //!   [`PATIENCE`] times the longest reply of late, but the timeout at least and [`MOST`] times that at most.
 //!   The longest, since replies take longer and longer as a queue grows, and a mean is late. It is
-//!   [`TRIPS`] times the shortest reply at least, also after an idle time: the server may be far away.
+//!   [`TRIPS`] times the shortest reply at least, also after an idle time, if that is below the timeout: the
+//!   server may be far away.
 //! - A burst comes before its replies. If more than twice as many keys wait as the [window](super::window) has
 //!   places, and not because the server has not answered for a while, they are a burst, as after a deployment,
 //!   when all of a fleet ask. Then the bound is [`MOST`] times the timeout, until as much time is over
@@ -95,8 +96,7 @@ impl ReplyTimes {
 
     /// The first request over a new connection has its reply after so long.
     pub(super) fn connected(&self, took: Duration) {
-        self.shortest.store(u64::MAX, Ordering::Relaxed);
-        self.note(took);
+        self.shortest.store(micros(took), Ordering::Relaxed);
     }
 
     fn longest(&self) -> u64 {
@@ -130,7 +130,8 @@ impl ReplyTimes {
     /// The same, but for bursts.
     pub(super) fn bound_by_replies(&self, timeout: Duration) -> Duration {
         let shortest = self.shortest.load(Ordering::Relaxed);
-        let trips = if shortest == u64::MAX { 0 } else { TRIPS * shortest };
+        // One that is not below the timeout is of a server that is too slow.
+        let trips = if shortest < micros(timeout) { TRIPS * shortest } else { 0 };
         let expected = Duration::from_micros(trips.max(PATIENCE * self.longest()));
         expected.clamp(timeout, MOST * timeout)
     }
@@ -330,12 +331,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_time_does_not_make_a_server_that_is_far_away_a_silent_one() {
         let times = ReplyTimes::default();
-        times.connected(ms(300));
+        times.connected(ms(200));
         advance(Duration::from_secs(60)).await;
-        assert_eq!(times.bound(TIMEOUT), ms(900));
-        times.connected(ms(1));
-        advance(Duration::from_secs(60)).await;
-        assert_eq!(times.bound(TIMEOUT), TIMEOUT);
+        assert_eq!(times.bound(TIMEOUT), ms(600));
+        for short_or_too_long in [1, 250] {
+            times.connected(ms(short_or_too_long));
+            advance(Duration::from_secs(60)).await;
+            assert_eq!(times.bound(TIMEOUT), TIMEOUT);
+        }
     }
 
     #[tokio::test(start_paused = true)]

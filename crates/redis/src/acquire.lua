@@ -17,6 +17,8 @@
 --        {4, now, other entry or false, failure, for how long it
 --            holds in ms}                                               failed
 --        {5, now}                                                       late
+--        {6, now, its length, its fence}                                found, and large: read it
+--            over the connection for large values
 --            where now is the server's time in us, an other entry is stale, over or not
 --            acceptable, and '' stands for one that is no string
 --
@@ -33,7 +35,10 @@ if ARGV[5] ~= '' and now > tonumber(ARGV[5]) then return {5, now} end
 local entry, stored = peek(KEYS[1]), 0
 if readable(entry) then
   local acceptable = ARGV[3] == '1' or #ARGV[3] == 8 and ARGV[3] ~= string.sub(entry, 29, 36)
-  if acceptable and is_fresh(entry, now) then return {1, now, entry} end
+  if acceptable and is_fresh(entry, now) then
+    if #entry >= large then return {6, now, #entry, fence_at(entry, 29)} end
+    return {1, now, entry}
+  end
   stored = fence_at(entry, 29)
 elseif entry ~= '' then
   entry = false

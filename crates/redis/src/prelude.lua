@@ -37,6 +37,9 @@ end
 -- future, the server's clock was set back after that time was read.
 local drift = 1000000
 
+-- The length from which replies to others would wait for an entry.
+local large = 65536
+
 -- The length of the longest entry that a message carries.
 local longest_told = 16384
 

@@ -86,6 +86,9 @@ pub(super) const FOUND: u64 = 1;
 /// That of a command that arrived after its sender stopped waiting, by the server's clock. It did nothing.
 pub(super) const LATE: u64 = 5;
 
+/// That of an acceptable entry which is to be read over the connection for large values.
+pub(super) const LARGE: u64 = 6;
+
 /// The fields of a reply, in their order.
 pub(super) struct ReplyFields(vec::IntoIter<Value>);
 
@@ -164,7 +167,7 @@ impl AcquireReply {
     pub(super) fn read(reply: Value) -> Option<Self> {
         let mut rest = ReplyFields::of(reply)?;
         let (kind, now) = (rest.whole()?, rest.whole()?);
-        let entry = if kind == LATE { None } else { rest.bytes()? };
+        let entry = if matches!(kind, LATE | LARGE) { None } else { rest.bytes()? };
         let entry = entry.map(|sealed| Seen { sealed, at: SeenAt::Time(now) });
         Some(Self { kind, now, entry, rest })
     }
@@ -182,6 +185,7 @@ mod tests {
     use bellwether::adapter::millis;
     use bellwether::store::{Acquire, Claim, WATERMARK_TTL};
     use bellwether::trace::TraceParent;
+    use bellwether_redis_client::RedisRequest;
 
     fn bytes(text: &str) -> Value {
         Value::Bytes(text.as_bytes().to_vec())
@@ -278,6 +282,7 @@ mod tests {
         let prelude = include_str!("prelude.lua");
         let has = |name, value: u64| prelude.contains(&format!("local {name} = {value}\n"));
         assert!(has("watermark_life", millis(WATERMARK_TTL)) && has("tag_life", millis(TAG_LIFE)));
+        assert!(has("large", RedisRequest::LARGE as u64));
         assert!(has("drift", DRIFT) && Duration::from_micros(DRIFT) < TAG_LIFE);
     }
 }

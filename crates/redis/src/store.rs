@@ -12,8 +12,8 @@ use super::failure;
 use super::heartbeat::beat;
 use super::lookups::{Lookups, NeedsTime};
 use super::near::{self, Near, ReadStart, Version};
-use super::outbox::Outbox;
 use super::outbox::ledger::{KeepingRules, Ledger, OutboxItem, WithdrawnDigest};
+use super::outbox::{Outbox, Unsettled};
 use super::scripts::{self, AcquireReply, FOUND, ReplyFields, Seen, any, is_done, number};
 use super::stats::RedisStats;
 use super::tags::{LastSeen, ReadTags, TagReader};
@@ -163,15 +163,16 @@ impl StoreCore {
             let start = self.start_read(&digest);
             self.outbox.repeat_pending(Some(&digest), claim.tags().iter()).await?;
             let mut tags = self.tags.touch(claim.tags(), Duration::ZERO).await?;
-            let asked_at = Instant::now();
-            let request = self.acquire_request(claim, &digest, term, accept);
-            let is_first = unsettled.item.replace(OutboxItem::Release(claim)).is_none();
-            let replied = self.client.run(&request, AcquireReply::read).await;
-            if is_first && !replied.as_ref().err().is_none_or(may_have_run) {
+            let reply = self.claim(claim, (term, accept), &mut unsettled).await?;
+            let AcquireReply { kind, now, entry, rest } = reply;
+            if kind == scripts::LARGE {
                 unsettled.item = None;
+                match Box::pin(self.read_found(rest, claim, accept)).await? {
+                    Ok(entry) => return Ok(Acquire::Found(entry)),
+                    Err(other) => accept = other,
+                }
+                continue;
             }
-            let AcquireReply { kind, now, entry, rest } = replied?;
-            self.client.with_clock(&digest, |clock| clock.note(asked_at, now));
             let fence = entry.as_ref().map(|seen| envelope::fence(&seen.sealed));
             let found = self.judge(entry, claim, &mut tags, kind == FOUND).await?;
             // If the next try fails, the lease of this one has no holder. A floor that is due is raised by the
@@ -197,6 +198,25 @@ impl StoreCore {
         Err(unanswered(missing, TAKING, key))
     }
 
+    /// Asks once. Until there is an answer, the claim may have a lease that has no holder.
+    async fn claim<'a>(
+        &self,
+        claim: &'a Claim,
+        (term, accept): (Duration, Accept),
+        unsettled: &mut Unsettled<'a>,
+    ) -> Result<AcquireReply, StoreError> {
+        let (digest, asked_at) = (claim.key().digest(), Instant::now());
+        let request = self.acquire_request(claim, &digest, term, accept);
+        let is_first = unsettled.item.replace(OutboxItem::Release(claim)).is_none();
+        let replied = self.client.run(&request, AcquireReply::read).await;
+        if is_first && !replied.as_ref().err().is_none_or(may_have_run) {
+            unsettled.item = None;
+        }
+        let replied = replied?;
+        self.client.with_clock(&digest, |clock| clock.note(asked_at, replied.now));
+        Ok(replied)
+    }
+
     fn acquire_request<'a>(
         &self,
         claim: &'a Claim,
@@ -217,6 +237,24 @@ impl StoreCore {
         ];
         let names = scripts::names(&self.client, digest);
         RedisRequest::script(&scripts::ACQUIRE, names, args, TAKING).of(claim.key()).lapsing()
+    }
+
+    /// Reads the entry that a claim has found, over the connection for large values. If it is over by now, or
+    /// cannot be read, gives what the next try may accept.
+    async fn read_found(
+        &self,
+        mut rest: ReplyFields,
+        claim: &Claim,
+        accept: Accept,
+    ) -> Result<Result<Entry, Accept>, StoreError> {
+        let key = claim.key();
+        let Some((bytes, than)) = rest.whole().zip(rest.whole()) else {
+            return Err(unanswered(UNREADABLE, TAKING, key));
+        };
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.tags.lookups.note_size(&key.digest(), bytes);
+        let found = self.lookup(key, claim.tags()).await?;
+        Ok(found.filter(|entry| accept.admits(entry)).ok_or(Accept::Other { than }))
     }
 
     /// What the tags have made of an entry in the reply to a claim. They were touched before.

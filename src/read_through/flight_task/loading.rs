@@ -4,10 +4,12 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::queueing::{LoadAdmission, Queueing};
-use super::scope::{AskedFallback, Carried, FlightHold, GrantedLease, Purpose, Scope};
+use super::scope::{
+    AskedFallback, Carried, FlightHold, GrantedLease, Purpose, SHARE, Scope, renewing,
+};
 use crate::codec::Codec;
 use crate::error::CacheError;
 use crate::flight::{Generation, Leader, Phase};
@@ -24,7 +26,7 @@ use crate::read_through::step::{
 };
 use crate::stats::{LeaseEvent, LoadReason};
 use crate::status::{BypassReason, CacheStatus};
-use crate::store::{Draft, Failure, Renew};
+use crate::store::{Draft, Failure};
 use crate::trace::CallerSpan;
 
 /// One load of a flight.
@@ -79,7 +81,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
         let answer = tokio::select! {
             biased;
             answer = load(job, core, leader, claim.tags(), when_abandoned, cause) => answer?,
-            never = renewing(core, self.hold) => match never {},
+            never = holding(core, self.hold) => match never {},
         };
         // Errors may come at once, and say nothing of the time that answers take.
         use AnswerKind::{PrivateKey, PrivateOnce, TimedOut, Unconfirmed, Value};
@@ -236,30 +238,13 @@ async fn complete_others(leader: &Leader<Outcome>, failure: Option<Outcome>) -> 
     }
 }
 
-/// Renews a lease to its full term for as long as it is polled.
-async fn renewing<C>(core: &Core<C>, hold: &FlightHold) -> Infallible {
-    let LeaseHold::Lease(GrantedLease { lease, .. }) = hold else {
-        return pending().await;
-    };
-    let Core { store, statistics, policy, .. } = core;
-    let whole = policy.lease;
-    let mut term = lease.term;
-    loop {
-        // It survives two failed renewals.
-        sleep_until(core.loads.shared_moment(term / 3)).await;
-        match store.renew(lease, whole).await {
-            Ok(Renew::Held) => {
-                statistics.lease(LeaseEvent::Renewed);
-                term = whole;
-            }
-            // The load goes on: its value may still be newer than anything stored.
-            Ok(Renew::Lost) => {
-                statistics.lease(LeaseEvent::Lost);
-                let why = "a lease was lost during its load";
-                statistics.debug(why, Some(lease.key()), None);
-                return pending().await;
-            }
-            Err(error) => statistics.store_failed("a lease could not be renewed", &error),
-        }
+/// Renews the lease of a load for as long as it is polled. Without it the load goes on: its value may still
+/// be newer than anything stored.
+async fn holding<C>(core: &Core<C>, hold: &FlightHold) -> Infallible {
+    if let LeaseHold::Lease(GrantedLease { lease, .. }) = hold {
+        renewing(core, lease, lease.term / SHARE).await;
+        core.statistics.lease(LeaseEvent::Lost);
+        core.statistics.debug("a lease was lost during its load", Some(lease.key()), None);
     }
+    pending().await
 }

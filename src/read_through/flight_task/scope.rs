@@ -2,10 +2,12 @@
 //! running flight.
 
 use std::any::Any;
+use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::codec::Codec;
 use crate::error::{CacheError, FailureCause, StoreError, StoreErrorKind};
@@ -24,7 +26,7 @@ use crate::read_through::step::{
 use crate::stats::{AuditEvent, CommitEvent, LeaseEvent, LoadReason, Statistics};
 use crate::status::{CacheStatus, LoadLocation, StaleReason};
 use crate::store::{
-    Accept, Acquire, Claim, Draft, End, Entry, Failure, Lease, Marker, OtherLease, Settled,
+    Accept, Acquire, Claim, Draft, End, Entry, Failure, Lease, Marker, OtherLease, Renew, Settled,
 };
 use crate::trace::LoadTrace;
 
@@ -489,7 +491,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
             return TaskEvent::Superseded { began, outcome };
         }
         let statistics = &self.core.statistics;
-        match self.core.store.settle(End::Commit(lease, draft)).await {
+        match self.send_commit(lease, draft).await {
             Ok(Settled::Done) if is_shared => {
                 statistics.commit(CommitEvent::Stored);
                 replacement.inspect(|it| it.is_stored(&self.core, &self.claim));
@@ -527,6 +529,22 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
         Some(Replacement { is_same, is_audit, fence: granted.lease.fence, age: stored.age() })
     }
 
+    /// Commits, and renews the lease meanwhile: a large value may queue for longer than the lease, behind others
+    /// of its size.
+    async fn send_commit(&self, lease: Lease, draft: Draft) -> Result<Settled, StoreError> {
+        let renewed = lease.for_renewals();
+        let renewing = async {
+            // How long ago the last one was is not known.
+            renewing(&self.core, &renewed, renewed.term / 10).await;
+            pending::<Infallible>().await
+        };
+        tokio::select! {
+            biased;
+            committed = self.core.store.settle(End::Commit(lease, draft)) => committed,
+            never = renewing => match never {},
+        }
+    }
+
     /// Releases the lease: with a marker, so that waiters of other processes learn that the answer is
     /// private; or with a report of the failure, so that the whole fleet counts it.
     pub(super) async fn release(
@@ -559,3 +577,24 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
 /// After this time at most, a flight in a cooldown asks the store again, in case it missed a
 /// change.
 const LONGEST_COOLDOWN: Duration = Duration::from_secs(1);
+
+/// Renews a lease to its full term until it is lost.
+pub(super) async fn renewing<C>(core: &Core<C>, lease: &Lease, first_after: Duration) {
+    let Core { store, statistics, policy, .. } = core;
+    let whole = policy.lease;
+    let mut pause = first_after;
+    loop {
+        sleep_until(core.loads.shared_moment(pause)).await;
+        match store.renew(lease, whole).await {
+            Ok(Renew::Held) => {
+                statistics.lease(LeaseEvent::Renewed);
+                pause = whole / SHARE;
+            }
+            Ok(Renew::Lost) => return,
+            Err(error) => statistics.store_failed("a lease could not be renewed", &error),
+        }
+    }
+}
+
+/// A lease is renewed when such a share of its term is over, so it survives two failed renewals.
+pub(super) const SHARE: u32 = 3;

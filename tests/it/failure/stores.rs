@@ -242,3 +242,19 @@ async fn a_load_that_always_outlives_its_lease_is_stored_all_the_same() {
         assert!(matches!(status, CacheStatus::Hit { .. }), "{status:?}");
     }
 }
+
+/// As a large one may, which queues behind others of its size.
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_renewed_while_its_commit_is_under_way() {
+    let memory = MemoryStore::new(10);
+    let loader = Loader::taking(SECOND / 10);
+    let [leads, waits] = [(); 2].map(|()| local(&memory));
+    leads.on(Operation::Commit).delay(SECOND * 20);
+    let [leads, waits] =
+        [leads, waits].map(|store| layer(store).build().unwrap().layer(loader.clone()));
+    let led = ask(&leads, 1);
+    sleep(SECOND / 20).await;
+    let waited = ask(&waits, 1);
+    assert_eq!(answers(vec![led, waited]).await, [1, 1]);
+    assert_eq!(loader.loads(), 1);
+}

@@ -124,7 +124,7 @@ fn has_bytes(reply: &Reply, are_wanted: &dyn Fn(&[u8]) -> bool) -> bool {
 
 /// The reply to a claim of item 1, and whether it has an entry.
 fn acquire_reply(choices: &mut Choices) -> Reply {
-    let kind = 1 + choices.below(5) as i64;
+    let kind = 1 + choices.below(6) as i64;
     let entry = match kind == 1 || choices.one_in(2) {
         true => Reply::Bytes(sealed(1)),
         false => Reply::Nil,
@@ -141,6 +141,9 @@ fn acquire_reply(choices: &mut Choices) -> Reply {
     let head = [Reply::Int(kind), int(choices.number())];
     match kind {
         5 => Reply::Array(head.to_vec()),
+        6 => Reply::Array(
+            head.into_iter().chain([Reply::Int(70_000), int(choices.number())]).collect(),
+        ),
         _ => Reply::Array(head.into_iter().chain([entry]).chain(rest).collect()),
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use bellwether::Lifetimes;
-use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Store, Tags, Value};
+use bellwether::{Lifetimes, Tag};
 use bellwether_redis::RedisStore;
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisServer;
@@ -240,4 +240,30 @@ async fn a_large_value_is_read_over_the_tracked_connection_of_a_near_tier() {
         near.find(key(1)).await.expect("an answer").expect("an entry");
     }
     assert!(matches!(near.peek(&key(1)), bellwether::store::Peek::Found(_)));
+}
+
+/// Its reply would hold up those of other leases.
+#[tokio::test]
+async fn a_large_entry_that_a_claim_finds_is_read_over_the_connection_for_those() {
+    let server = RedisServer::start();
+    let shared = options(&server).connect().await.expect("a store");
+    store_bytes(&shared, 1, 200_000).await;
+    let other = options(&server).connect().await.expect("a store");
+    let claimed = other.acquire(Claim::new(key(1)), MINUTE, Accept::Fresh).await;
+    let Ok(Acquire::Found(entry)) = claimed else { panic!("{claimed:?}") };
+    assert_eq!((entry.value().encoded().len(), other.stats().connects), (200_000, 2));
+    let unreadable = Accept::Other { than: entry.fence() };
+    let claimed = other.acquire(Claim::new(key(1)), MINUTE, unreadable).await;
+    assert!(matches!(claimed, Ok(Acquire::Lead { stale: Some(_), .. })), "{claimed:?}");
+}
+
+/// An entry without a tag of the request counts as none, of any size.
+#[tokio::test]
+async fn a_large_entry_without_a_tag_of_the_claim_is_loaded_again() {
+    let server = RedisServer::start();
+    let shared = options(&server).connect().await.expect("a store");
+    store_bytes(&shared, 1, 200_000).await;
+    let tags = Tags::new([Tag::of("shelf").with(1)]).expect("few tags");
+    let claimed = shared.acquire(Claim::new(key(1)).tagged(tags), MINUTE, Accept::Fresh).await;
+    assert!(matches!(claimed, Ok(Acquire::Lead { .. })), "{claimed:?}");
 }

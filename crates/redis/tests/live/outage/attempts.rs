@@ -135,17 +135,3 @@ async fn a_connection_that_stalls_while_it_is_made_is_given_up_for_another_one()
         let _ = store.invalidate(key(1)).await;
     }
 }
-
-/// Its round trip is longer than the timeout, which the times of its replies outweigh.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_is_far_away_is_used() {
-    let site = Site::start().await;
-    site.proxy.delay(TIMEOUT, TIMEOUT);
-    let store = site.options().connect().await.expect("a store");
-    for _ in 0..2 {
-        look(&store).await.expect("an answer");
-        lease(&store).await.expect("an answer");
-    }
-    let stats = store.stats();
-    assert_eq!((stats.outages, store.is_down()), (0, false), "{stats:?}");
-}
