@@ -185,7 +185,7 @@ fn every_histogram_of_a_cache_is_that_of_the_metrics_facade() {
     instruments.observe(Snapshot("item", stats));
     let published = Facade::default().publish(|| publish(&Snapshot("item", stats)));
     let sums = published.keys().filter(|name| name.contains("_sum "));
-    assert_eq!(sums.count(), 11, "{published:#?}");
+    assert_eq!(sums.count(), 12, "{published:#?}");
     assert_eq!(collector.collect(), published);
 }
 
@@ -207,6 +207,7 @@ pub(crate) fn full_cache() -> CacheStats {
         &mut stats.wait_times.here,
         &mut stats.wait_times.elsewhere,
         &mut stats.notice_lag,
+        &mut stats.stale_ages,
     ];
     for (at, times) in (1..).zip(times) {
         *times = histogram(*times, &[(at, 1), (at + 1, 2)], 0.01 * at as f64);
