@@ -139,7 +139,7 @@ impl CacheError {
         !lasting.contains(&self.kind)
     }
 
-    /// Whether the store [keeps](StoreError::kept) and repeats the invalidation, or all that failed.
+    /// Whether the store [keeps](StoreError::pending) and repeats the invalidation, or all that failed.
     pub fn is_pending(&self) -> bool {
         self.source().and_then(|source| source.downcast_ref()).is_some_and(StoreError::is_pending)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::key::Key;
 use crate::tag::Tag;
 
-/// What a [change](super::Store::change) is of.
+/// What a [change](super::Store::withdraw) is of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "a store handles each of them")]
 pub enum WithdrawalTarget {

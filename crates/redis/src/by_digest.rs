@@ -81,7 +81,7 @@ pub async fn inspect(store: &RedisStore, key: &Digest) -> Result<KeyState, Store
     Ok(state)
 }
 
-/// Invalidates or expires a key or a tag, as [`Store::change`](bellwether::store::Store::change) does:
+/// Invalidates or expires a key or a tag, as [`Store::withdraw`](bellwether::store::Store::withdraw) does:
 /// processes are told. Returns whether there was an entry of a key.
 ///
 /// # Errors
