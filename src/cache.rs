@@ -187,7 +187,7 @@ impl<K, V, C> Cache<K, V, C> {
     ///
     /// ```
     /// # async fn example(prices: bellwether::Cache<u64, u64>) -> std::io::Result<()> {
-    /// # let update = async |_: u64, _: u64| Ok(());
+    /// # let update = async |_: u64, _: u64| Ok::<_, std::io::Error>(());
     /// let changed = prices.change(42, async move { update(42, 999).await }).await?;
     /// assert!(matches!(changed, bellwether::Changed::Invalidated(()))); // or pending
     /// # Ok(()) }
