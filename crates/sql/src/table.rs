@@ -151,7 +151,8 @@ impl<D: Dialect> ChangeTable<D> {
         connection: &mut D::Connection,
         ids: &[i64],
     ) -> Result<(), Error> {
-        let values = [BoundValue::Text(&list(ids))];
+        let ids = list(ids);
+        let values = [BoundValue::Text(&ids)];
         self.execute(connection, D::STATEMENTS.applied, &values).await.map(drop)
     }
 
@@ -159,7 +160,8 @@ impl<D: Dialect> ChangeTable<D> {
     /// applies all of them again if this fails.
     pub(crate) async fn applied_by_writer(&self, ids: &[i64]) {
         if let Ok(mut connection) = self.pool.acquire().await {
-            let values = [BoundValue::Text(&list(ids))];
+            let ids = list(ids);
+            let values = [BoundValue::Text(&ids)];
             _ = self.execute(&mut connection, D::STATEMENTS.applied_if_free, &values).await;
         }
     }
@@ -171,7 +173,8 @@ impl<D: Dialect> ChangeTable<D> {
         ids: &[i64],
         stores: &[i32],
     ) -> Result<(), Error> {
-        let values = [BoundValue::Text(&list(ids)), BoundValue::Text(&list(stores))];
+        let (ids, stores) = (list(ids), list(stores));
+        let values = [BoundValue::Text(&ids), BoundValue::Text(&stores)];
         self.execute(connection, D::STATEMENTS.reached, &values).await.map(drop)
     }
 
@@ -181,7 +184,8 @@ impl<D: Dialect> ChangeTable<D> {
         connection: &mut D::Connection,
         failures: &[(i64, String)],
     ) -> Result<(), Error> {
-        let values = [BoundValue::Text(&json!(failures).to_string())];
+        let failures = json!(failures).to_string();
+        let values = [BoundValue::Text(&failures)];
         self.execute(connection, D::STATEMENTS.failed, &values).await.map(drop)
     }
 
@@ -196,7 +200,8 @@ impl<D: Dialect> ChangeTable<D> {
     /// Says that names stand for kinds, for another day. Rows that had failed for the lack of it are pending again.
     pub(crate) async fn register(&self, kinds: &[(String, String)]) -> Result<(), Error> {
         let mut transaction = self.begin().await?;
-        let values = [BoundValue::Text(&json!(kinds).to_string())];
+        let kinds = json!(kinds).to_string();
+        let values = [BoundValue::Text(&kinds)];
         self.execute(&mut transaction, D::STATEMENTS.register, &values).await?;
         self.execute(&mut transaction, D::STATEMENTS.forget, &[]).await?;
         self.execute(&mut transaction, D::STATEMENTS.retry, &values).await?;
