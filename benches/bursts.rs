@@ -17,8 +17,7 @@ use tokio::task::JoinSet;
 use tower::{Layer, Service, service_fn};
 
 use crate::crowd::Crowd;
-use crate::figures::Number;
-use crate::figures::Wanted;
+use crate::figures::{Number, Wanted};
 use crate::paired::{Effort, Race, timed};
 use crate::product::Product;
 

@@ -27,8 +27,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tower::{Layer, Service, service_fn};
 
-use crate::figures::Number;
-use crate::figures::Wanted;
+use crate::figures::{Number, Wanted};
 use crate::paired::{Effort, Race, timed};
 use crate::product::{Product, Shelf, json};
 

@@ -25,8 +25,7 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 use tower::{Layer, Service, service_fn};
 
-use crate::figures::Number;
-use crate::figures::{Outcome, Wanted};
+use crate::figures::{Number, Outcome, Wanted};
 use crate::paired::{Effort, Race};
 use crate::product::{Product, Shelf, json};
 

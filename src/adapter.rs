@@ -72,7 +72,6 @@ pub use crate::log_throttle::LogThrottle;
 #[doc(hidden)]
 pub use crate::policy::Backoff;
 #[doc(hidden)]
-#[doc(hidden)]
 pub use crate::read_through::handle::{change, result_of_all};
 #[doc(hidden)]
 pub use crate::read_through::{

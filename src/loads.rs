@@ -4,12 +4,11 @@
 mod gradient;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::{fmt, mem};
 
 use tokio::time::Instant;
 

@@ -12,13 +12,12 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::Fault;
 use crate::args::Args;
 use crate::judge::{Judged, PROMISES};
-use crate::report;
 use crate::row::mixed;
 use crate::state::{self, Session, State};
 use crate::turn::{BROKEN_OFF, Turn, shown};
+use crate::{Fault, report};
 
 /// A turn that is shorter proves little.
 const SHORTEST: Duration = Duration::from_secs(3);

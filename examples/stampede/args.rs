@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, value_parser};
 
-use crate::Fault;
 use crate::catalog::PRODUCTS;
-use crate::database;
-use crate::server;
 use crate::shown::shown;
 use crate::ways::Way;
+use crate::{Fault, database, server};
 
 /// This program keeps all answers until it writes the report. More of them would test its memory.
 const MOST_ANSWERS: u64 = 5_000_000;

@@ -6,9 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use crate::Fault;
 use crate::args::Settings;
-use crate::clock;
 use crate::database::{self, Counts, Database};
 use crate::fleet::Fleet;
 use crate::measure::Burst;
@@ -16,6 +14,7 @@ use crate::messages::{Order, Setup};
 use crate::popularity::Popularity;
 use crate::server::{self, Meter};
 use crate::ways::Way;
+use crate::{Fault, clock};
 
 /// Time between the order and the burst, to read the order and to start the callers.
 const NOTICE: Duration = Duration::from_millis(30);

@@ -7,12 +7,11 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use crate::Fault;
 use crate::catalog::Product;
-use crate::clock;
 use crate::database::Database;
 use crate::messages::{Ask, Load, Setup};
 use crate::ways::Way;
+use crate::{Fault, clock};
 
 /// Loads products for one way, and logs when.
 #[derive(Clone)]

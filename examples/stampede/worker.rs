@@ -9,13 +9,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 use tower::ServiceExt;
 
-use crate::Fault;
 use crate::catalog::Product;
-use crate::clock;
 use crate::database::{self, Database};
 use crate::loader::{LoadLog, Loader};
 use crate::messages::{Answer, Ask, Order, Report, Said, Setup};
 use crate::ways::{Catalog, Way};
+use crate::{Fault, clock};
 
 /// Reports every error to the coordinator, which prints it once for all processes.
 pub(crate) async fn run() -> Result<(), Fault> {

@@ -1,7 +1,6 @@
 //! `Fingerprint`: what a value says to serde, to compare a value with what its bytes give back.
 
-use std::fmt;
-use std::mem;
+use std::{fmt, mem};
 
 use serde::ser::{self, Serialize, Serializer};
 

@@ -27,8 +27,7 @@ mod json;
 mod postcard;
 mod ruled;
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use bytes::Bytes;
 use serde::Serialize;

@@ -1,11 +1,10 @@
 //! The recorder: where a layer counts.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::thread;
 use std::time::Duration;
+use std::{fmt, thread};
 
 use tokio::time::Instant;
 use tracing::{Span, field};

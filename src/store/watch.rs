@@ -1,12 +1,10 @@
 //! Watches: hints that a key has changed, some with the entry that was stored.
 
 use std::collections::{HashMap, hash_map};
-use std::fmt;
-use std::future;
-use std::mem;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::{fmt, future, mem};
 
 use tokio::sync::Notify;
 

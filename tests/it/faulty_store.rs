@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use bellwether::store::StoreErrorKind;
-use bellwether::store::{Accept, Draft, Failure, Peek, Renew, Settled, Store, StoreFuture, Value};
+use bellwether::store::{
+    Accept, Draft, Failure, Peek, Renew, Settled, Store, StoreErrorKind, StoreFuture, Value,
+};
 use bellwether::{CacheStatus, FailureCause, Lifetimes, MemoryStore, Tag};
-use bellwether_test::StoreExt as _;
-use bellwether_test::conformance;
 use bellwether_test::faulty::{Fault, FaultyStore, Operation};
+use bellwether_test::{StoreExt as _, conformance};
 use bellwether_testkit::caches::{
     JSON, MINUTE, NEVER, SECOND, answer, ask, burst, cached, commit, is_leased, key, lease, put,
     settled,

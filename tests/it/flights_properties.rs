@@ -9,8 +9,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bellwether::service::ReadThrough;
-use bellwether::{CacheErrorKind, Error, FailureCause, Key, MemoryStore, ReadThroughLayer};
-use bellwether::{Wait, WhenAbandoned};
+use bellwether::{
+    CacheErrorKind, Error, FailureCause, Key, MemoryStore, ReadThroughLayer, Wait, WhenAbandoned,
+};
 use bellwether_testkit::caches::{MINUTE, SECOND, is_leased, key, tasks};
 use futures_util::future::{BoxFuture, join_all};
 use proptest::collection::vec;

@@ -3,11 +3,9 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use bellwether::store::MemoryOptions;
-use bellwether::store::{Renew, Settled, Store, WATERMARK_TTL};
+use bellwether::store::{MemoryOptions, Renew, Settled, Store, WATERMARK_TTL};
 use bellwether::{Cache, CacheStatus, Key, Lifetimes, MemoryStore};
-use bellwether_test::StoreExt as _;
-use bellwether_test::conformance;
+use bellwether_test::{StoreExt as _, conformance};
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answers, burst, cached, commit, is_leased, key, lease, put, put_for,
 };

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use bellwether::codec::Json;
 use bellwether::service::{Handle, ReadThrough, ReadThroughLayerBuilder};
-use bellwether::store::{self, Store};
-use bellwether::store::{Digest, StoreErrorKind};
+use bellwether::store::{self, Digest, Store, StoreErrorKind};
 use bellwether::{
     AnswerFuture, BypassReason, CacheError, CacheErrorKind, CacheStatus, ConfigError, Error, Key,
     LoadLocation, MemoryStore, ReadThroughLayer, StoreError, Wait, WhenAbandoned,

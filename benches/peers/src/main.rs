@@ -13,17 +13,18 @@
 //! A number is how many rounds (15), and a text leaves out the contenders whose names lack it, but
 //! for `rslock`.
 
-use std::env;
-use std::fs;
 use std::process::{self, Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use bellwether::Key;
-use bellwether_lock::redis::RedisClientOptions;
 use bellwether::store::Claim;
-use bellwether_lock::{Attempt, FairLock, Lock, Locks, RedisLock, ReentrantLock, Released, Request};
+use bellwether_lock::redis::RedisClientOptions;
+use bellwether_lock::{
+    Attempt, FairLock, Lock, Locks, RedisLock, ReentrantLock, Released, Request,
+};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Script};
 use rslock::LockManager;

@@ -2,9 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use bellwether::BoxError;
-use bellwether::CacheStatus;
 use bellwether::codec::{Cacheability, Codec, EncodeBuffer};
+use bellwether::{BoxError, CacheStatus};
 use bellwether_body::{BufferedResponse, CacheBody};
 use bytes::Bytes;
 use http::Response;

@@ -4,9 +4,8 @@ use std::error::Error as _;
 use std::fmt;
 use std::sync::Arc;
 
-use bellwether::BoxError;
 use bellwether::adapter::warn_throttled;
-use bellwether::{CacheError, CacheErrorKind, Error};
+use bellwether::{BoxError, CacheError, CacheErrorKind, Error};
 use bellwether_body::is_unreachable;
 use tonic::{Code, Status};
 

@@ -69,5 +69,4 @@ pub use layer::{GrpcCacheLayer, GrpcCacheLayerBuilder};
 pub use method::CachedMethod;
 #[cfg(feature = "prost")]
 pub use prost_codec::Prost;
-pub use service::GrpcCache;
-pub use service::GrpcResponseFuture;
+pub use service::{GrpcCache, GrpcResponseFuture};

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use bellwether::BoxError;
 use bellwether::adapter::{AdapterCache, BypassPermit};
 use bellwether::stats::RequestRecord;
 use bellwether::store::Entry;
-use bellwether::{BypassReason, CacheStatus, StaleReason};
+use bellwether::{BoxError, BypassReason, CacheStatus, StaleReason};
 use bellwether_body::{BodyObserver, BufferedResponse, CacheBody};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::sync::oneshot;

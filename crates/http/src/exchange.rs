@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::BoxError;
 use bellwether::adapter::{RequestOptions, stale_reason};
 use bellwether::stats::RequestRecord;
-use bellwether::{CacheStatus, Error, Key, StaleReason};
+use bellwether::{BoxError, CacheStatus, Error, Key, StaleReason};
 use bellwether_body::CacheBody;
 use http::Response;
 use http::request::Parts;

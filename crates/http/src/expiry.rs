@@ -8,10 +8,9 @@ use std::time::Duration;
 use bellwether::adapter::{AdapterCache, jitter};
 use bellwether::service::Handle;
 use bellwether::store::{
-    Accept, Acquire, Claim, Draft, End, Entry, Lease, Settled, Store, Value, Withdrawal,
-    WithdrawalTarget,
+    Accept, Acquire, Claim, Digest, Draft, End, Entry, Lease, Settled, Store, Tags, Value,
+    Withdrawal, WithdrawalTarget,
 };
-use bellwether::store::{Digest, Tags};
 use bellwether::{Key, StoreError};
 use tokio::runtime;
 use tokio::sync::watch;

@@ -1,8 +1,7 @@
 //! The error responses of the cache itself: 500, 502, 503 and 504.
 
-use bellwether::BoxError;
 use bellwether::adapter::warn_throttled;
-use bellwether::{CacheError, CacheErrorKind, Error};
+use bellwether::{BoxError, CacheError, CacheErrorKind, Error};
 use bellwether_body::CacheBody;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};

@@ -17,10 +17,9 @@ use tower::ServiceExt;
 use super::cache_request::{Origin, OriginBody, RequestBody};
 use super::fetch::OriginFetch;
 use super::layer_state::LayerState;
-use super::refusal;
 use super::report::Report;
-use super::rules;
 use super::target::Target;
+use super::{refusal, rules};
 
 /// Sends a request with an unsafe method once the origin is ready for it. If it succeeds, stored
 /// responses are invalidated (RFC 9111, section 4.4).

@@ -6,15 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bellwether::Key;
-use bellwether::store::Digest;
-use bellwether::store::{Clock, Moment};
+use bellwether::store::{Clock, Digest, Moment};
 use tokio::time::Instant;
 
 use super::{
     Attempt, Busy, Claim, Fenced, Grant, Holder, LocalQueues, Lock, LockFuture, Released, Renew,
-    Request,
+    Request, TakeOver, Token, Watch, Watchers,
 };
-use super::{TakeOver, Token, Watch, Watchers};
 
 /// Locks in the memory of this process.
 ///

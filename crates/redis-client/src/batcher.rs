@@ -1,8 +1,7 @@
 //! Batches: requests of concurrent callers, sent together.
 
-use std::fmt;
-use std::mem;
 use std::sync::{Arc, Mutex};
+use std::{fmt, mem};
 
 use bellwether::adapter::locked;
 use tokio::runtime::{Handle, Id};

@@ -5,8 +5,7 @@ use std::fmt;
 use tokio::time::Instant;
 
 use super::server_clock::ServerTime;
-use bellwether::store::Digest;
-use bellwether::store::Entry;
+use bellwether::store::{Digest, Entry};
 
 /// What a client learns of its servers.
 ///

@@ -1,8 +1,7 @@
 //! The check at start-up: whether the store can work with the server.
 
-use bellwether::Key;
-use bellwether::StoreError;
 use bellwether::store::StoreErrorKind;
+use bellwether::{Key, StoreError};
 use bellwether_redis_client::{RedisClient, RedisRequest};
 
 /// Connects now instead of at the first use, and runs the commands of operations on names that are

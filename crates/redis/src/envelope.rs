@@ -36,8 +36,7 @@ use bytes::{Buf, BufMut, Bytes};
 
 use bellwether::Lifetimes;
 use bellwether::adapter::{micros, millis};
-use bellwether::store::Digest;
-use bellwether::store::{Draft, Entry, TagEpoch, Value};
+use bellwether::store::{Digest, Draft, Entry, TagEpoch, Value};
 use bellwether_redis_client::ServerTime;
 
 /// The contents of an envelope.
@@ -213,8 +212,7 @@ const SUMMED: usize = 84;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bellwether::Key;
-    use bellwether::Lifetimes;
+    use bellwether::{Key, Lifetimes};
 
     fn sealed(value: &'static [u8]) -> (Vec<u8>, Digest) {
         let lifetimes = Lifetimes::fresh_for(Duration::from_secs(60))

@@ -54,8 +54,9 @@ use tokio::time::{Instant, sleep};
 pub use bellwether_redis_client::RedisPoolManager;
 #[cfg(feature = "tls")]
 pub use bellwether_redis_client::RedisTls;
-pub use bellwether_redis_client::{CredentialsProvider, RedisCredentials};
-pub use bellwether_redis_client::{RedisClientOptions, RedisNodeStats};
+pub use bellwether_redis_client::{
+    CredentialsProvider, RedisClientOptions, RedisCredentials, RedisNodeStats,
+};
 
 pub use self::options::RedisOptions;
 pub use self::stats::{NearStats, RedisStats, ReplayStats};

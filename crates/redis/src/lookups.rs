@@ -1,10 +1,9 @@
 //! Lookups: entries and tags, read without a lease. Concurrent ones are sent as one command.
 
 use std::collections::HashMap;
-use std::iter;
-use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::{iter, mem};
 
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
@@ -15,8 +14,7 @@ use super::scripts::{self, Seen, SeenAt};
 use super::sizes::{EntrySizes, cut};
 use super::tag_value;
 use bellwether::adapter::locked;
-use bellwether::store::{Digest, Tags};
-use bellwether::store::{Entry, TagState};
+use bellwether::store::{Digest, Entry, TagState, Tags};
 use bellwether::{Key, StoreError};
 use bellwether_redis_client::{
     BatchSender, BatchedRequest, Batcher, InSlot, RedisClient, RedisRequest, ServerClock,

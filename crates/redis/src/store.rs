@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::envelope;
-use super::failure;
 use super::heartbeat::beat;
 use super::lookups::{Lookups, NeedsTime};
 use super::near::{self, Near, ReadStart, Version};
@@ -17,13 +15,13 @@ use super::outbox::{Outbox, Unsettled};
 use super::scripts::{self, AcquireReply, FOUND, ReplyFields, Seen, any, is_done, number};
 use super::stats::RedisStats;
 use super::tags::{LastSeen, ReadTags, TagReader};
+use super::{envelope, failure};
 use bellwether::adapter::{micros, millis};
 use bellwether::stats::{OperationCounters, OutageStats};
 use bellwether::store::{
-    Accept, Acquire, Claim, Draft, Entry, Failure, Lease, OtherLease, Renew, Settled, TagEpoch,
-    Watchers, Withdrawal,
+    Accept, Acquire, Claim, Digest, Draft, Entry, Failure, Lease, OtherLease, Renew, Settled,
+    StoreErrorKind, TagEpoch, Tags, Watchers, Withdrawal,
 };
-use bellwether::store::{Digest, StoreErrorKind, Tags};
 use bellwether::trace::TraceParent;
 use bellwether::{ConfigError, Key, StoreError};
 use bellwether_redis_client::{

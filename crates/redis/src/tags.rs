@@ -31,8 +31,7 @@ use super::scripts::{self, LONGEST_MS, number, random_bytes};
 use super::tag_value;
 use bellwether::StoreError;
 use bellwether::adapter::{micros, millis};
-use bellwether::store::{Digest, Tags};
-use bellwether::store::{Draft, Entry, Lease, Standing, TagEpoch, TagState};
+use bellwether::store::{Digest, Draft, Entry, Lease, Standing, TagEpoch, TagState, Tags};
 use bellwether_redis_client::{InSlot, RedisClient, RedisRequest, ServerClock};
 
 /// Reads tags, and judges entries by them.

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use bellwether::adapter::BoxFuture;
-use bellwether::store::Tags;
 use bellwether::store::{
-    Claim, Draft, End, Entry, Failure, Lease, Settled, Store, StoreFuture, Withdrawal,
+    Claim, Draft, End, Entry, Failure, Lease, Settled, Store, StoreFuture, Tags, Withdrawal,
     WithdrawalTarget,
 };
 use bellwether::{Key, StoreError, Tag};

@@ -39,9 +39,8 @@ use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use bellwether::Key;
-use bellwether::StoreError;
 use bellwether::store::Claim;
+use bellwether::{Key, StoreError};
 
 pub use crate::{__suite_checks as checks, __suite_ensure as ensure};
 

@@ -6,10 +6,9 @@
 //!
 //! Each test runs 100,000 inputs, or as many as `BELLWETHER_FUZZ_INPUTS` says: `scripts/fuzz` sets that.
 
-use std::env;
-use std::mem;
 use std::panic::Location;
 use std::time::Instant;
+use std::{env, mem};
 
 use proptest::strategy::{NewTree, Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRunner};

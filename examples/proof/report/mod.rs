@@ -4,9 +4,8 @@ mod plots;
 mod tables;
 
 use std::fmt::Write;
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use serde::Serialize;
 

@@ -16,10 +16,9 @@ use self::shard::MemoryShard;
 use self::tags::{MemoryTags, Sequence, TagView};
 use super::clock::{Clock, Moment};
 use super::{
-    Accept, Acquire, Claim, Draft, End, Entry, InProcessStore, Lease, Peek, Renew, Settled,
-    StoreFuture, Withdrawal, WithdrawalTarget,
+    Accept, Acquire, Claim, Draft, End, Entry, InProcessStore, Lease, Peek, Renew, Settled, Store,
+    StoreFuture, Watch, Watchers, Withdrawal, WithdrawalTarget,
 };
-use super::{Store, Watch, Watchers};
 use crate::key::Key;
 use crate::locked::locked;
 use crate::stats::{MemoryStats, StatsSource};

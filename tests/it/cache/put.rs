@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::codec::Cacheability;
-use bellwether::store::Tags;
 use bellwether::store::{
-    Accept, Acquire, Claim, End, Entry, Lease, Renew, Settled, Store, StoreFuture, Withdrawal,
-    WithdrawalTarget,
+    Accept, Acquire, Claim, End, Entry, Lease, Renew, Settled, Store, StoreFuture, Tags,
+    Withdrawal, WithdrawalTarget,
 };
 use bellwether::{Cache, CacheErrorKind, Key, MemoryStore};
 use bellwether_test::StoreExt as _;

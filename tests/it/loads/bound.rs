@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use bellwether::stats::CurrentStats;
-use bellwether::{CacheErrorKind, CacheStatus, Lifetimes, Wait};
-use bellwether::{Loads, MemoryStore, StaleReason};
+use bellwether::{CacheErrorKind, CacheStatus, Lifetimes, Loads, MemoryStore, StaleReason, Wait};
 use bellwether_test::faulty::Operation;
 use bellwether_testkit::caches::{
     JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, idle, is_leased, kind_of, layer,

@@ -8,9 +8,8 @@ mod order;
 
 use std::convert::Infallible;
 
-use bellwether::Cache;
 use bellwether::store::StoreErrorKind;
-use bellwether::{CacheBuilder, MemoryStore, Wait};
+use bellwether::{Cache, CacheBuilder, MemoryStore, Wait};
 use bellwether_test::faulty::FaultyStore;
 use bellwether_testkit::caches::MINUTE;
 use futures_util::future::BoxFuture;

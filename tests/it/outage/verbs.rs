@@ -1,11 +1,10 @@
 //! What an `OutageStore` does at each verb, by hand.
 
-use bellwether::MemoryStore;
 use bellwether::store::{
     Accept, Acquire, Claim, Draft, Lease, OutageStore, Peek, Renew, Settled, Store, StoreErrorKind,
     Value,
 };
-use bellwether::{Lifetimes, StoreError};
+use bellwether::{Lifetimes, MemoryStore, StoreError};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{MINUTE, SECOND, commit, key, lease, put};
 use futures_util::poll;

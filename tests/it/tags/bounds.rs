@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, End, Entry, Lease, Renew, Settled, Store, StoreFuture, Withdrawal,
-    WithdrawalTarget,
+    Accept, Acquire, Claim, End, Entry, Lease, Renew, Settled, Store, StoreErrorKind, StoreFuture,
+    Tags, Withdrawal, WithdrawalTarget,
 };
-use bellwether::store::{StoreErrorKind, Tags};
 use bellwether::{CacheErrorKind, CacheStatus, Error, Key, MemoryStore, StoreError, Tag};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{answer, answers, ask, burst, cached, kind_of, layer};

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use bellwether::store::Store;
 use bellwether::{Key, MemoryStore};
-use bellwether_http::HttpCacheLayerBuilder;
-use bellwether_http::{HttpCache, HttpCacheLayer, KeyedRules, RequestKey};
+use bellwether_http::{HttpCache, HttpCacheLayer, HttpCacheLayerBuilder, KeyedRules, RequestKey};
 use bellwether_redis::RedisOptions;
 use bellwether_test::faulty::{FaultyStore, Operation};
 use bellwether_testkit::servers::RedisServer;

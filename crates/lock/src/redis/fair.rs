@@ -8,8 +8,10 @@ use bellwether::{ConfigError, Key};
 
 use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, millis, script, token};
-use crate::{Attempt, Claim, Fenced, LocalQueues, Lock, LockError, LockFuture};
-use crate::{Released, Renew, Request, Watch};
+use crate::{
+    Attempt, Claim, Fenced, LocalQueues, Lock, LockError, LockFuture, Released, Renew, Request,
+    Watch,
+};
 use bellwether_redis_client::{RedisClientOptions, RedisScript};
 
 /// A lock in one Redis server that is granted in the order in which it was asked for. A handle:

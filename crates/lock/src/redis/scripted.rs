@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::{ConfigError, Key};
-use bellwether_redis_client::RedisClientOptions;
+use bellwether_redis_client::{
+    ClientSetup, RedisClient, RedisClientOptions, RedisRequest, RedisScript, RedisValue, Tracking,
+};
 
 use super::batches::Batches;
 use super::{millis, prove, prove_single, reply, token};
 use crate::{Attempt, Claim, LocalQueues, Lock, LockError, Released, Renew, Request};
-use bellwether_redis_client::{
-    ClientSetup, RedisClient, RedisRequest, RedisScript, RedisValue, Tracking,
-};
 
 /// One server or cluster, and the scripts of a kind of lock.
 pub(super) struct Scripted {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::{ConfigError, Key};
-use bellwether_redis_client::RedisClientOptions;
+use bellwether_redis_client::{RedisClientOptions, RedisScript, RedisValue};
 
 use super::batches::Batches;
 use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, millis, reply, script, token};
-use crate::{Attempt, Fenced, Holder, Lock, LockError, LockFuture, Released, Request};
-use crate::{LocalQueues, TakeOver};
+use crate::{
+    Attempt, Fenced, Holder, LocalQueues, Lock, LockError, LockFuture, Released, Request, TakeOver,
+};
 use bellwether::store::{Claim, Renew, Watch};
-use bellwether_redis_client::{RedisScript, RedisValue};
 
 /// A lock in one Redis server or cluster. A handle: clones share one connection to each server.
 ///

@@ -1,11 +1,9 @@
 //! The cost of locks for the server: commands and time per hand-over, and the memory of many keys.
 
-use std::env;
-use std::fs;
 use std::ops::Range;
-use std::slice;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use std::{env, fs, slice};
 
 use bellwether::store::Claim;
 use bellwether_lock::{Attempt, FairLock, Lock, LockError, RedisLock, Redlock, ReentrantLock};

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bellwether_lock::Released;
-use bellwether_lock::{FairLock, Lock, LockErrorKind, LockWait, Locks, RedisLock};
+use bellwether_lock::{FairLock, Lock, LockErrorKind, LockWait, Locks, RedisLock, Released};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;
 use tokio::time::{sleep, timeout};

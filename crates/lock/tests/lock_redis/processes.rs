@@ -1,11 +1,9 @@
 //! Several processes: their counts are exact, and holders die or are paused.
 
-use std::env;
 use std::error::Error;
-use std::fs;
-use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{env, fs, slice};
 
 use bellwether::store::Renew;
 use bellwether_lock::{

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether_lock::Released;
 use bellwether_lock::{
-    FairLock, Lock, LockErrorKind, LockWait, Locks, RedisLock, Redlock, ReentrantLock,
+    FairLock, Lock, LockErrorKind, LockWait, Locks, RedisLock, Redlock, ReentrantLock, Released,
 };
 use bellwether_testkit::servers::RedisServer;
 use bellwether_testkit::wait::within;

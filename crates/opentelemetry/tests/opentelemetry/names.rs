@@ -5,8 +5,7 @@ use std::time::Duration;
 use bellwether::metrics::publish;
 use bellwether::stats::MemoryStats;
 use bellwether_lock::LockStats;
-use bellwether_redis::NearStats;
-use bellwether_redis::{RedisNodeStats, RedisStats};
+use bellwether_redis::{NearStats, RedisNodeStats, RedisStats};
 use bellwether_testkit::recorder::Snapshot;
 
 use crate::figures::{Collector, full_cache, histogram};

@@ -68,8 +68,7 @@ use self::epochs::Epochs;
 use super::stats::NearStats;
 use bellwether::Key;
 use bellwether::stats::Striped;
-use bellwether::store::Digest;
-use bellwether::store::{Entry, TagEpoch};
+use bellwether::store::{Digest, Entry, TagEpoch};
 use bellwether_redis_client::{ServerEvent, ServerObserver, SlotOwners};
 
 /// Copies of entries in this process.

@@ -16,8 +16,7 @@ use tokio::time::{Instant, sleep};
 use self::ledger::{Keeping, Ledger, OutboxItem, PendingWithdrawal, WithdrawnDigest, merged};
 use crate::scripts::{self, LONGEST_MS, any, is_done, number};
 use bellwether::adapter::millis;
-use bellwether::store::Digest;
-use bellwether::store::{Claim, Withdrawal};
+use bellwether::store::{Claim, Digest, Withdrawal};
 use bellwether::{Key, StoreError};
 use bellwether_redis_client::{InSlot, OneTask, RedisClient, RedisRequest};
 

@@ -5,11 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::at_rest::{SealedParts, digest};
-use crate::by_digest;
-use crate::envelope;
-use crate::failure;
 use crate::scripts::{self, AcquireReply, Seen, SeenAt};
 use crate::store::answer;
+use crate::{by_digest, envelope, failure};
 use bellwether::store::{Acquire, Claim, Failure};
 use bellwether::{FailureCause, Key};
 use bellwether_redis_client::RedisValue as Reply;

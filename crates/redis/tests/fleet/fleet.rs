@@ -1,10 +1,9 @@
 //! A fleet: a Redis, a database, and the processes that share them.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
+use std::{fmt, io};
 
 use bellwether::Cache;
 use bellwether_redis::RedisStore;

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use bellwether::store::Tags;
 use bellwether::store::{
     Accept, Acquire, Claim, Draft, End, Entry, Failure, Lease, Renew, Settled, Store, StoreFuture,
-    Watch, Withdrawal, WithdrawalTarget,
+    Tags, Watch, Withdrawal, WithdrawalTarget,
 };
 use bellwether::{Key, MemoryStore, StoreError, Tag};
-use bellwether_test::StoreExt as _;
-use bellwether_test::conformance;
+use bellwether_test::{StoreExt as _, conformance};
 use bellwether_testkit::servers::{RedisServer, Reply};
 
 use crate::catalog::options;

@@ -7,8 +7,7 @@ use std::time::Duration;
 use bellwether::ConfigError;
 use bellwether::store::StoreErrorKind;
 use bellwether_redis::{RedisOptions, RedisTls};
-use bellwether_test::StoreExt as _;
-use bellwether_test::conformance;
+use bellwether_test::{StoreExt as _, conformance};
 use bellwether_testkit::servers::{
     Authority, Identity, RedisServer, SERVICE, TlsFront, Validity, chosen_server_lacks_tls,
     free_port,

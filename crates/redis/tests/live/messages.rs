@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Draft, Entry, Lease, OtherLease, Renew, Settled, Store, Value,
+    Accept, Acquire, Claim, Draft, Entry, Lease, OtherLease, Renew, Settled, Store, StoreErrorKind,
+    Tags, Value,
 };
-use bellwether::store::{StoreErrorKind, Tags};
 use bellwether::{Lifetimes, Tag};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_test::StoreExt as _;

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use bellwether::store::StoreErrorKind;
 use bellwether::{BypassReason, CacheStatus};
-use bellwether_test::StoreExt as _;
-use bellwether_test::conformance;
+use bellwether_test::{StoreExt as _, conformance};
 use bellwether_testkit::faults::{FaultProxy, Replacement};
 use bellwether_testkit::servers::{RedisServer, SERVICE, SentinelFleet, free_port, url_of};
 use bellwether_testkit::wait::{PATIENCE, until};

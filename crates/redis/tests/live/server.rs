@@ -6,10 +6,8 @@ use std::time::{Duration, Instant};
 use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Store, StoreErrorKind, Value};
 use bellwether::{BypassReason, CacheStatus, Lifetimes};
 use bellwether_redis::RedisOptions;
-use bellwether_test::StoreExt as _;
-use bellwether_test::conformance;
-use bellwether_testkit::servers::free_port;
-use bellwether_testkit::servers::{RedisServer, Reply};
+use bellwether_test::{StoreExt as _, conformance};
+use bellwether_testkit::servers::{RedisServer, Reply, free_port};
 use bellwether_testkit::wait::within;
 use tokio::time::sleep;
 

@@ -7,9 +7,8 @@ use tokio::time::{sleep, timeout};
 use super::subject::{LONG, SHORT, StoreSubject};
 use crate::StoreExt as _;
 use crate::suite::{Checked, Deviation, ensure};
-use bellwether::FailureCause;
-use bellwether::Lifetimes;
 use bellwether::store::{Accept, Acquire, Failure, Settled};
+use bellwether::{FailureCause, Lifetimes};
 
 pub(super) async fn a_failure_is_told_to_every_caller(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;

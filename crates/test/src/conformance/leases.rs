@@ -11,9 +11,8 @@ use tokio::time::{sleep, timeout};
 use super::subject::{LONG, MEDIUM, SHORT, StoreSubject};
 use crate::StoreExt as _;
 use crate::suite::{Checked, Deviation, ensure};
-use bellwether::FailureCause;
-use bellwether::Lifetimes;
 use bellwether::store::{Accept, Acquire, Failure, Renew, Settled};
+use bellwether::{FailureCause, Lifetimes};
 
 pub(super) async fn a_lease_is_given_to_one_at_a_time(on: StoreSubject) -> Checked {
     let _lease = on.lead(LONG).await?;

@@ -9,9 +9,9 @@ use tokio::time::{Instant, sleep};
 use crate::StoreExt as _;
 use crate::suite::{Checked, Deviation, Trial, ensure};
 use bellwether::store::{
-    Accept, Acquire, Claim, Draft, Entry, Failure, Lease, Settled, Store, Value,
+    Accept, Acquire, Claim, Draft, Entry, Failure, Lease, Settled, Store, StoreErrorKind, Tags,
+    Value,
 };
-use bellwether::store::{StoreErrorKind, Tags};
 use bellwether::{FailureCause, Key, Lifetimes, Tag};
 
 /// A store, and a key that only this check uses.

@@ -8,8 +8,7 @@ use super::subject::{LONG, MEDIUM, SHORT, StoreSubject};
 use crate::StoreExt as _;
 use crate::suite::{Checked, Deviation, ensure};
 use bellwether::Lifetimes;
-use bellwether::store::Tags;
-use bellwether::store::{Accept, Acquire, Settled};
+use bellwether::store::{Accept, Acquire, Settled, Tags};
 
 pub(super) async fn an_entry_with_tags_is_found(on: StoreSubject) -> Checked {
     if !on.has_tags().await? {

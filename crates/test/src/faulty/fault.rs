@@ -13,8 +13,7 @@ use super::gate::Gate;
 use super::healing::Healed;
 use super::operation::Operation;
 use bellwether::StoreError;
-use bellwether::store::StoreErrorKind;
-use bellwether::store::{Acquire, Entry, OtherLease, Renew, Settled, StoreFuture};
+use bellwether::store::{Acquire, Entry, OtherLease, Renew, Settled, StoreErrorKind, StoreFuture};
 
 /// A fault of a call, of one or several parts that happen in order.
 ///

@@ -100,12 +100,10 @@ pub use self::operation::Operation;
 
 use self::fault::Lies;
 use self::script::Script;
-use bellwether::store::Tags;
 use bellwether::store::{
-    Accept, Acquire, Claim, End, Entry, InProcessStore, Lease, Peek, Renew, Settled, StoreFuture,
-    Value, Withdrawal, WithdrawalTarget,
+    Accept, Acquire, Claim, End, Entry, InProcessStore, Lease, Peek, Renew, Settled, Store,
+    StoreFuture, Tags, Value, Watch, Watchers, Withdrawal, WithdrawalTarget,
 };
-use bellwether::store::{Store, Watch, Watchers};
 use bellwether::{Key, StoreError};
 
 /// A wrapper of a store that passes calls on, except where a test has set a fault.

@@ -10,8 +10,7 @@ use super::fault::Fault;
 use super::gate::Gate;
 use super::operation::Operation;
 use super::script::{Choice, Rule, Script};
-use bellwether::store::StoreErrorKind;
-use bellwether::store::{Acquire, Entry, Renew, Settled};
+use bellwether::store::{Acquire, Entry, Renew, Settled, StoreErrorKind};
 
 /// Calls of a [`FaultyStore`](super::FaultyStore) for which a fault is being set.
 ///

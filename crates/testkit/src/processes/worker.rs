@@ -1,15 +1,14 @@
 //! The test's side of a worker: it commands, freezes and kills it.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::marker::PhantomData;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
+use std::{fmt, thread};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,9 +1,8 @@
 //! A real PgBouncer of a test's own.
 
-use std::env;
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::{env, fs};
 
 use tempfile::TempDir;
 

@@ -1,9 +1,8 @@
 //! A real PostgreSQL server of a test's own.
 
-use std::env;
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use super::database::{DatabaseKind, DatabaseServer, program};
 use super::guarded::{run, succeeds};

@@ -4,12 +4,11 @@
 //! 2. It is gone, with its directory, when its [`RedisServer`] is dropped.
 //! 3. It is gone as well when the test process is killed: see [`Guarded`].
 
-use std::env;
-use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use std::{env, fs};
 
 use tempfile::TempDir;
 

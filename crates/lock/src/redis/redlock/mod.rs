@@ -9,16 +9,18 @@ use std::time::Duration;
 
 use bellwether::adapter::within;
 use bellwether::{ConfigError, Key};
-use bellwether_redis_client::RedisClientOptions;
+use bellwether_redis_client::{
+    ClientSetup, RedisClient, RedisClientOptions, RedisRequest, RedisScript, RedisValue as Value,
+    Tracking,
+};
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::{millis, prove, prove_single, reply, script, token};
 use crate::instants::dependable;
-use crate::{Attempt, Claim, Lock, LockError, LockErrorKind, LockFuture, Released, Renew, Request};
-use crate::{LocalQueues, Watch, Watchers};
-use bellwether_redis_client::{
-    ClientSetup, RedisClient, RedisRequest, RedisScript, RedisValue as Value, Tracking,
+use crate::{
+    Attempt, Claim, LocalQueues, Lock, LockError, LockErrorKind, LockFuture, Released, Renew,
+    Request, Watch, Watchers,
 };
 
 /// A lock that more than half of some independent Redis servers have to grant. A handle: clones

@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::{ConfigError, Key};
-use bellwether_redis_client::RedisClientOptions;
+use bellwether_redis_client::{RedisClientOptions, RedisScript, RedisValue};
 
 use super::PRELUDE;
 use super::scripted::{LockScripts, Scripted};
-use crate::LocalQueues;
 use crate::{
-    Attempt, Claim, Fenced, Lock, LockError, LockFuture, Reentrant, Released, Renew, Request, Watch,
+    Attempt, Claim, Fenced, LocalQueues, Lock, LockError, LockFuture, Reentrant, Released, Renew,
+    Request, Watch,
 };
-use bellwether_redis_client::{RedisScript, RedisValue};
 
 /// A lock in one Redis server that its [owner](Request::owner) may take again while it holds it. A
 /// handle: clones share one connection.

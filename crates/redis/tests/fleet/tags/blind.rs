@@ -1,10 +1,9 @@
 //! A store that is broken on purpose: a proof that the history test notices it.
 
 use bellwether::Key;
-use bellwether::store::Tags;
 use bellwether::store::{
-    Accept, Acquire, Claim, End, Entry, Lease, Peek, Renew, Settled, Store, StoreFuture, Watch,
-    Withdrawal, WithdrawalTarget,
+    Accept, Acquire, Claim, End, Entry, Lease, Peek, Renew, Settled, Store, StoreFuture, Tags,
+    Watch, Withdrawal, WithdrawalTarget,
 };
 use bellwether_redis::RedisStore;
 use std::time::Duration;

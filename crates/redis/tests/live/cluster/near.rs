@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use bellwether::store::{Peek, Store};
 use bellwether_redis::RedisStore;
-use bellwether_test::StoreExt as _;
-use bellwether_test::conformance;
+use bellwether_test::{StoreExt as _, conformance};
 use bellwether_testkit::servers::RedisCluster;
 use bellwether_testkit::wait::{until, within};
 

@@ -8,8 +8,7 @@ mod overflow;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use bellwether::store::Tags;
-use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store, Tags, Value};
 use bellwether::{Lifetimes, StoreError, Tag};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_test::StoreExt as _;
