@@ -60,6 +60,7 @@ mod cache;
 pub mod change;
 pub mod codec;
 mod config_error;
+mod debug_fields;
 mod duration;
 mod error;
 mod flight;

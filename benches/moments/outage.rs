@@ -3,10 +3,11 @@
 //! All caches get the same requests, at the moments of an open loop: nine in ten are for the hot keys.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::sleep as block_for;
 use std::time::{Duration, Instant};
 
+use bellwether::adapter::locked;
 use bellwether::{BoxError, Cache};
 use bellwether_redis::{RedisOptions, RedisStore};
 use futures_util::FutureExt;
@@ -217,7 +218,7 @@ struct Tally(Mutex<Vec<Counts>>);
 
 impl Tally {
     fn phases(&self) -> MutexGuard<'_, Vec<Counts>> {
-        let mut phases = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut phases = locked(&self.0);
         phases.resize(PHASES.len() + 1, Counts::default());
         phases
     }

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use bellwether::adapter::locked;
 use bellwether::{BoxError, Cache, Error};
 use bellwether_redis::{RedisOptions, RedisStore};
 use futures_util::FutureExt;
@@ -73,13 +74,9 @@ impl Source {
             self.loads[*key as usize].fetch_add(1, Ordering::Relaxed);
         }
         let now = Instant::now();
-        self.times().extend(keys.iter().map(|key| (*key, now)));
+        locked(&self.times).extend(keys.iter().map(|key| (*key, now)));
         sleep(self.takes).await;
         keys.iter().map(|key| Ok(value_of(*key, self.kib))).collect()
-    }
-
-    fn times(&self) -> MutexGuard<'_, Vec<(u64, Instant)>> {
-        self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -124,7 +121,7 @@ pub(crate) fn work(setup: &str) {
     report.reasons = reasons.map(|(reason, count)| (reason.to_owned(), count)).collect();
     report.loads = source.loads.iter().map(|loads| loads.load(Ordering::Relaxed)).collect();
     let since = |time: &Instant| time.saturating_duration_since(began).as_secs_f64() * 1e3;
-    report.times = source.times().iter().map(|(key, time)| (*key, since(time))).collect();
+    report.times = locked(&source.times).iter().map(|(key, time)| (*key, since(time))).collect();
     report.calls = source.calls.load(Ordering::Relaxed);
     (report.outages, report.connects) = (stats.outages, stats.connects);
     step(&serde_json::to_string(&report).expect("it is JSON"));

@@ -1,22 +1,11 @@
 //! The traits of a [`Cache`].
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::Cache;
-use crate::stats::{CacheStats, StatsSource};
+use crate::stats::CacheStats;
 
-impl<K, V, C> StatsSource for Cache<K, V, C> {
-    type Stats = CacheStats;
-
-    fn name(&self) -> &str {
-        self.client.0.statistics.name()
-    }
-
-    fn stats(&self) -> CacheStats {
-        self.stats()
-    }
-}
+crate::stats_source! { Cache<K, V, C> => CacheStats, |it| it.client.0.statistics.name() }
 
 impl<K, V, C> Clone for Cache<K, V, C> {
     fn clone(&self) -> Self {
@@ -26,8 +15,4 @@ impl<K, V, C> Clone for Cache<K, V, C> {
     }
 }
 
-impl<K, V, C: fmt::Debug> fmt::Debug for Cache<K, V, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("name", &self.name).field("client", &self.client).finish()
-    }
-}
+crate::debug_fields! { Cache<K, V, C> where C: Debug => |it| name = it.name, client = it.client }

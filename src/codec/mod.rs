@@ -27,7 +27,7 @@ mod json;
 mod postcard;
 mod ruled;
 
-use std::{fmt, io};
+use std::io;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -234,12 +234,8 @@ impl io::Write for EncodeBuffer {
     }
 }
 
-/// Shows the length only.
-impl fmt::Debug for EncodeBuffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EncodeBuffer").field("used", &self.bytes.len()).finish_non_exhaustive()
-    }
-}
+// The length only.
+crate::debug_fields! { EncodeBuffer => |it| used = it.bytes.len() }
 
 /// A value that serde can encode and decode: what [`Json`] and [`Postcard`] keep. Derive `Clone`,
 /// `Serialize` and `Deserialize` for a type, and it is one.

@@ -1,7 +1,5 @@
 //! `RuledCodec`: a codec, and how the program classifies and tags values.
 
-use std::fmt;
-
 use bytes::Bytes;
 
 use super::{Cacheability, Codec, EncodeBuffer};
@@ -120,8 +118,4 @@ where
     }
 }
 
-impl<V, C: fmt::Debug> fmt::Debug for RuledCodec<V, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuledCodec").field("codec", &self.codec).finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { RuledCodec<V, C> where C: Debug => |it| codec = it.codec }

@@ -2,7 +2,6 @@
 //! with the invalidation of what is stored of it.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use tracing::Instrument;
 
 use crate::error::CacheError;
 use crate::key::Key;
-use crate::stats::{CacheStats, InvalidationEvent, Statistics, StatsSource};
+use crate::stats::{CacheStats, InvalidationEvent, Statistics};
 use crate::store::{Store, StoreFuture, Withdrawal, WithdrawalTarget};
 use crate::tag::Tag;
 
@@ -246,23 +245,9 @@ impl Handle {
     }
 }
 
-impl StatsSource for Handle {
-    type Stats = CacheStats;
+crate::stats_source! { Handle => CacheStats, |it| it.statistics.name() }
 
-    fn name(&self) -> &str {
-        self.statistics.name()
-    }
-
-    fn stats(&self) -> CacheStats {
-        self.stats()
-    }
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("store", &self.store).finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { Handle => |it| store = it.store }
 
 /// The source has changed. What became of the entries that are older:
 ///

@@ -1,7 +1,6 @@
 //! `ReadThroughLayer`: the options of a layer, and the services that it makes.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,13 +112,8 @@ impl<K: Clone, C> Clone for ReadThroughLayer<K, C> {
     }
 }
 
-impl<K, C: fmt::Debug> fmt::Debug for ReadThroughLayer<K, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadThroughLayer")
-            .field("name", self.core.statistics.name())
-            .field("core", &self.core)
-            .finish_non_exhaustive()
-    }
+crate::debug_fields! { ReadThroughLayer<K, C> where C: Debug => |it|
+    name = it.core.statistics.name(), core = it.core
 }
 
 /// The options of a [`ReadThroughLayer`]. Made by [`ReadThroughLayer::builder`].
@@ -587,14 +581,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     }
 }
 
-impl<K, C> fmt::Debug for ReadThroughLayerBuilder<K, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadThroughLayerBuilder")
-            .field("name", &self.name)
-            .field("store", &self.store)
-            .field("policy", &self.policy)
-            .finish_non_exhaustive()
-    }
+crate::debug_fields! { ReadThroughLayerBuilder<K, C> => |it|
+    name = it.name, store = it.store, policy = it.policy
 }
 
 const AN_HOUR: Duration = Duration::from_secs(60 * 60);

@@ -3,7 +3,6 @@
 
 use std::any::TypeId;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -279,11 +278,7 @@ impl KnownPrivateKey {
     }
 }
 
-impl fmt::Debug for PrivateKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PrivateKeys").field("keys", &locked(&self.table).keys.len()).finish()
-    }
-}
+crate::debug_fields! { PrivateKeys => |it| keys = locked(&it.table).keys.len() }
 
 /// After how many private answers in a row callers bypass. One may be an exception.
 const ENOUGH: usize = 2;

@@ -1,6 +1,5 @@
 //! `ReadThrough`: the service that a layer makes.
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -97,11 +96,6 @@ impl<S: Clone, K: Clone, C> Clone for ReadThrough<S, K, C> {
     }
 }
 
-impl<S: fmt::Debug, K, C: fmt::Debug> fmt::Debug for ReadThrough<S, K, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadThrough")
-            .field("inner", &self.inner)
-            .field("core", &self.core)
-            .finish_non_exhaustive()
-    }
+crate::debug_fields! { ReadThrough<S, K, C> where S: Debug, C: Debug => |it|
+    inner = it.inner, core = it.core
 }

@@ -31,6 +31,31 @@ pub trait StatsSource {
     fn stats(&self) -> Self::Stats;
 }
 
+/// Makes a type with a method `stats` a [`StatsSource`], by the expression of its name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! stats_source {
+    (
+        $Type:ident $(<$($parameter:ident),+>)? $(where $bounded:ident: $bound:path)?
+        => $Stats:ty, |$it:ident| $name:expr
+    ) => {
+        impl $(<$($parameter),+>)? $crate::stats::StatsSource for $Type $(<$($parameter),+>)?
+        $(where $bounded: $bound)?
+        {
+            type Stats = $Stats;
+
+            fn name(&self) -> &str {
+                let $it = self;
+                $name
+            }
+
+            fn stats(&self) -> $Stats {
+                self.stats()
+            }
+        }
+    };
+}
+
 /// One metric: what it is, and how it is read.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "`metric_table` makes them in other crates, too")]

@@ -4,7 +4,7 @@ use std::collections::{HashMap, hash_map};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::{fmt, future, mem};
+use std::{future, mem};
 
 use tokio::sync::Notify;
 
@@ -204,8 +204,4 @@ impl Watchers {
     }
 }
 
-impl fmt::Debug for Watchers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watchers").field("watched", &self.len()).finish()
-    }
-}
+crate::debug_fields! { Watchers => |it| watched = it.len() }

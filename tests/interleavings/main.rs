@@ -8,6 +8,7 @@ extern crate self as tokio;
 extern crate std as real_std;
 extern crate tokio as real_tokio;
 
+use bellwether::debug_fields;
 use real_std::{any, collections, convert, fmt, future, mem, pin, ptr};
 
 #[expect(dead_code, unused_imports, reason = "what is not interleaved here")]

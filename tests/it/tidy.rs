@@ -17,7 +17,7 @@ use self::sources::{Source, after, below_each, root, shipped, sources, sources_b
 
 /// Which modules of the library a module may know. No arrow points up, and there is no cycle. The
 /// other crates know its public API only.
-const ARROWS: [(&str, &[&str]); 27] = [
+const ARROWS: [(&str, &[&str]); 28] = [
     (
         "adapter",
         &[
@@ -40,7 +40,8 @@ const ARROWS: [(&str, &[&str]); 27] = [
         &[
             "codec",
             "config_error",
-            // A macro, which lives at the root of the crate.
+            // Macros, which live at the root of the crate.
+            "debug_fields",
             "delegate_load_options",
             "error",
             "key",
@@ -48,13 +49,15 @@ const ARROWS: [(&str, &[&str]); 27] = [
             "policy",
             "read_through",
             "stats",
+            "stats_source",
             "store",
             "tag",
         ],
     ),
     ("change", &["cache", "error", "key", "read_through", "store", "tag"]),
-    ("codec", &["error", "lifetimes", "status", "tag"]),
+    ("codec", &["debug_fields", "error", "lifetimes", "status", "tag"]),
     ("config_error", &[]),
+    ("debug_fields", &[]),
     ("duration", &[]),
     ("error", &["key", "shared_error", "store_error", "tag"]),
     ("flight", &["jitter", "key", "locked", "tag", "trace"]),
@@ -73,6 +76,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
             "box_future",
             "codec",
             "config_error",
+            "debug_fields",
             "error",
             "flight",
             "jitter",
@@ -83,6 +87,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
             "policy",
             "shared_error",
             "stats",
+            "stats_source",
             "status",
             "store",
             "tag",
@@ -99,7 +104,19 @@ const ARROWS: [(&str, &[&str]); 27] = [
     ("status", &[]),
     (
         "store",
-        &["box_future", "duration", "error", "key", "lifetimes", "locked", "stats", "tag", "trace"],
+        &[
+            "box_future",
+            "debug_fields",
+            "duration",
+            "error",
+            "key",
+            "lifetimes",
+            "locked",
+            "stats",
+            "stats_source",
+            "tag",
+            "trace",
+        ],
     ),
     ("store_error", &["config_error"]),
     ("tag", &["config_error", "key"]),

@@ -1,11 +1,11 @@
 //! `BodyObserver`: whether a body that passes through ends in time, and a copy of it.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
+use bellwether::adapter::locked;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
@@ -48,7 +48,7 @@ impl TimedCopy {
         let timer = tokio::spawn(async move {
             sleep_until(deadline).await;
             if let Some(copy) = timed.upgrade() {
-                *copy.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                *locked(&copy) = None;
             }
         });
         Self { copy, timer: timer.abort_handle() }
@@ -56,7 +56,7 @@ impl TimedCopy {
 
     /// Adds data. Returns whether it was in time, and within the budget.
     fn add(&self, data: &Bytes) -> bool {
-        let mut copy = self.copy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut copy = locked(&self.copy);
         let Some(copy) = &mut *copy else { return false };
         let has_room = copy.share.grow_to(copy.data.len() + data.len());
         if has_room {
@@ -66,7 +66,7 @@ impl TimedCopy {
     }
 
     fn take(&self) -> Option<BodyCopy> {
-        self.copy.lock().unwrap_or_else(PoisonError::into_inner).take()
+        locked(&self.copy).take()
     }
 }
 
@@ -168,12 +168,8 @@ impl BodyObserver {
     }
 }
 
-/// Shows no content.
-impl fmt::Debug for BodyObserver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BodyObserver").field("left", &self.left).finish_non_exhaustive()
-    }
-}
+// Shows no content.
+bellwether::debug_fields! { BodyObserver => |it| left = it.left }
 
 #[cfg(test)]
 mod tests {

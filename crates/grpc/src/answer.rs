@@ -1,7 +1,8 @@
 //! `GrpcAnswer` and `GrpcCodec`: what a load returns, and how answers are stored.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use bellwether::adapter::locked;
 use bellwether::codec::{Cacheability, Codec, EncodeBuffer};
 use bellwether::{BoxError, CacheStatus};
 use bellwether_body::{BufferedResponse, CacheBody};
@@ -56,7 +57,7 @@ impl<B> GrpcAnswer<B> {
 }
 
 fn take<T>(once: &Mutex<Option<T>>) -> Option<T> {
-    once.lock().unwrap_or_else(PoisonError::into_inner).take()
+    locked(once).take()
 }
 
 /// Adds the status of a trailers-only response to its extensions, as tonic does for layers above a

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellwether::adapter::{FirstError, change};
 use bellwether::service::Handle;
-use bellwether::stats::{CacheStats, StatsSource};
+use bellwether::stats::CacheStats;
 use bellwether::{CacheError, Changed, ConfigError, Key, Tag};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -199,17 +199,7 @@ impl GrpcHandle {
     }
 }
 
-impl StatsSource for GrpcHandle {
-    type Stats = CacheStats;
-
-    fn name(&self) -> &str {
-        self.handle.name()
-    }
-
-    fn stats(&self) -> CacheStats {
-        self.stats()
-    }
-}
+bellwether::stats_source! { GrpcHandle => CacheStats, |it| it.handle.name() }
 
 /// Calls that have the same answer: of one method, with the same message, and with the same metadata
 /// and authority if these are part of the key. Begun by [`GrpcHandle::call`].

@@ -1,7 +1,6 @@
 //! `GrpcCache`: the service, and the deadline of its caller.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -241,13 +240,8 @@ impl<S: NamedService> NamedService for GrpcCache<S> {
     const NAME: &'static str = S::NAME;
 }
 
-impl<S: fmt::Debug> fmt::Debug for GrpcCache<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GrpcCache")
-            .field("cache", &self.cache)
-            .field("methods", &self.options.methods)
-            .finish_non_exhaustive()
-    }
+bellwether::debug_fields! { GrpcCache<S> where S: Debug => |it|
+    cache = it.cache, methods = it.options.methods
 }
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
@@ -298,11 +292,7 @@ impl<B> Future for GrpcResponseFuture<B> {
     }
 }
 
-impl<B> fmt::Debug for GrpcResponseFuture<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GrpcResponseFuture").finish_non_exhaustive()
-    }
-}
+bellwether::debug_fields! { GrpcResponseFuture<B> }
 
 #[cfg(test)]
 mod tests {

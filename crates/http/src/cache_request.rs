@@ -2,8 +2,9 @@
 //! needs of the service behind the layer.
 
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use bellwether::adapter::locked;
 use bellwether::store::Digest;
 use bellwether::{BoxError, Key};
 use bytes::Bytes;
@@ -81,7 +82,7 @@ impl CacheRequest {
 
     /// What its own load has left for it so far.
     pub(super) fn left(&self) -> MutexGuard<'_, LeftByLoad> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.left)
     }
 }
 

@@ -1,9 +1,10 @@
 //! `HttpCodec`: what a load returns, what its waiters share, and how responses are stored.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bellwether::adapter::locked;
 use bellwether::codec::{Cacheability, Codec, EncodeBuffer};
 use bellwether::store::Entry;
 use bellwether::{BoxError, CacheStatus, Lifetimes, Tag};
@@ -31,7 +32,7 @@ impl<B> CacheAnswer<B> {
     /// Whether it is a response that passes through, and is like this.
     pub(super) fn passes(&self, is_like: impl FnOnce(&Passthrough<B>) -> bool) -> bool {
         let Self::Passthrough(slot) = self else { return false };
-        slot.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(is_like)
+        locked(slot).as_ref().is_some_and(is_like)
     }
 
     /// Whether it is an error that its own request may have caused.
@@ -52,7 +53,7 @@ impl<B> CacheAnswer<B> {
     /// The response that passes through, for the first caller that asks for it.
     pub(super) fn take(&self) -> Option<Passthrough<B>> {
         let Self::Passthrough(slot) = self else { return None };
-        slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+        locked(slot).take()
     }
 }
 

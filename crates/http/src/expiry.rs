@@ -2,10 +2,10 @@
 //! that want the same done for a key share a run of it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bellwether::adapter::{AdapterCache, jitter};
+use bellwether::adapter::{AdapterCache, jitter, locked};
 use bellwether::service::Handle;
 use bellwether::store::{
     Accept, Acquire, Claim, Digest, Draft, End, Entry, Lease, Settled, Store, Tags, Value,
@@ -178,7 +178,7 @@ impl<T: Clone + Send + Sync + 'static> SharedRuns<T> {
         F: Future<Output = T> + Send + 'static,
     {
         let (end, result) = watch::channel(None);
-        let mut table = self.table();
+        let mut table = locked(&self.0);
         if let Some(run) = table.get(&digest).filter(|run| !run.has_begun) {
             return run.result.clone();
         }
@@ -204,12 +204,6 @@ impl<T: Clone + Send + Sync + 'static> SharedRuns<T> {
 /// How long one run may hold up the next one: many times what it takes.
 const LONGEST_RUN: Duration = Duration::from_secs(5);
 
-impl<T> SharedRuns<T> {
-    fn table(&self) -> MutexGuard<'_, RunTable<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The place of a run in the table, until it ends for any reason.
 struct RunPlace<T> {
     runs: Arc<SharedRuns<T>>,
@@ -220,13 +214,13 @@ struct RunPlace<T> {
 impl<T> RunPlace<T> {
     /// Callers that come from here on need another run.
     fn begin(&self) {
-        self.runs.table().get_mut(&self.digest).into_iter().for_each(|run| run.has_begun = true);
+        locked(&self.runs.0).get_mut(&self.digest).into_iter().for_each(|run| run.has_begun = true);
     }
 }
 
 impl<T> Drop for RunPlace<T> {
     fn drop(&mut self) {
-        let mut table = self.runs.table();
+        let mut table = locked(&self.runs.0);
         if table.get(&self.digest).is_some_and(|run| run.result.same_channel(&self.result)) {
             table.remove(&self.digest);
         }
@@ -274,7 +268,7 @@ mod tests {
         let callers = || (0..64).map(|_| runs.run(&key, counter.clone().next()));
         assert_eq!(join_all(callers()).await, [Some(0); 64]);
         assert_eq!(join_all(callers()).await, [Some(1); 64]);
-        assert_eq!(runs.table().len(), 0);
+        assert_eq!(locked(&runs.0).len(), 0);
     }
 
     #[tokio::test]

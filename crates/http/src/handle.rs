@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellwether::adapter::{change, result_of_all};
 use bellwether::service::Handle;
-use bellwether::stats::{CacheStats, StatsSource};
+use bellwether::stats::CacheStats;
 use bellwether::{CacheError, Changed, Key, Tag};
 use futures_util::future::join_all;
 use http::Uri;
@@ -244,17 +244,7 @@ impl HttpHandle {
     }
 }
 
-impl StatsSource for HttpHandle {
-    type Stats = CacheStats;
-
-    fn name(&self) -> &str {
-        self.entries.name()
-    }
-
-    fn stats(&self) -> CacheStats {
-        self.stats()
-    }
-}
+bellwether::stats_source! { HttpHandle => CacheStats, |it| it.entries.name() }
 
 /// The keys of a URI. One that cannot be a target has no stored response.
 fn keys_of(uri: &Uri) -> HashSet<Key> {

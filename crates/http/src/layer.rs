@@ -1,6 +1,5 @@
 //! `HttpCacheLayer`: the options of the layer, and the services it makes.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -428,11 +427,4 @@ const MOST_FINISHING: usize = 64;
 /// 64 MiB.
 const COLLECTED_BYTES: usize = 64 * 1024 * 1024;
 
-impl<R> fmt::Debug for HttpCacheLayerBuilder<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpCacheLayerBuilder")
-            .field("layer", &self.layer)
-            .field("rules", &self.rules)
-            .finish_non_exhaustive()
-    }
-}
+bellwether::debug_fields! { HttpCacheLayerBuilder<R> => |it| layer = it.layer, rules = it.rules }

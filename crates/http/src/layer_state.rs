@@ -1,7 +1,6 @@
 //! `LayerState`: what all services of a layer share, and its operations on the store.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -35,14 +34,7 @@ pub(super) struct LayerState {
     pub(super) parts: LayerCore,
 }
 
-impl fmt::Debug for LayerState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LayerState")
-            .field("client", &self.client)
-            .field("rules", &self.rules)
-            .finish_non_exhaustive()
-    }
-}
+bellwether::debug_fields! { LayerState => |it| client = it.client, rules = it.rules }
 
 /// What a layer and its services share, whatever its other options are.
 pub(super) struct LayerCore {

@@ -126,11 +126,7 @@ where
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for Purge<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Purge").field("inner", &self.inner).finish_non_exhaustive()
-    }
-}
+bellwether::debug_fields! { Purge<S> where S: Debug => |it| inner = it.inner }
 
 /// Does what a `PURGE` request asks for.
 #[derive(Debug)]
@@ -338,11 +334,7 @@ fn response<B>((status, text): PurgeOutcome) -> Response<CacheBody<B>> {
     response
 }
 
-impl<F> fmt::Debug for PurgeFuture<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PurgeFuture").finish_non_exhaustive()
-    }
-}
+bellwether::debug_fields! { PurgeFuture<F> }
 
 #[cfg(test)]
 mod tests {

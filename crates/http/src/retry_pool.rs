@@ -1,9 +1,10 @@
 //! `RetryPool`: the requests that wait once more, after an error that another request may have caused.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bellwether::Key;
+use bellwether::adapter::locked;
 use bellwether::store::Digest;
 
 use super::cache_request::CacheRequest;
@@ -33,7 +34,7 @@ impl RetryPool {
         cache_request: &Arc<CacheRequest>,
     ) -> PooledRequest {
         let (key, cache_request) = (key.digest(), Arc::clone(cache_request));
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = locked(&self.waiting);
         waiting.entry(key).or_default().insert(address(&cache_request), Arc::clone(&cache_request));
         PooledRequest { pool: Arc::clone(self), key, cache_request }
     }
@@ -41,7 +42,7 @@ impl RetryPool {
     /// Up to [`MOST_RETRIES`] other requests that wait for a key, at random: in the order of a hash that
     /// clients do not know.
     pub(super) fn others(&self, key: &Key, own: &Arc<CacheRequest>) -> Vec<Arc<CacheRequest>> {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = locked(&self.waiting);
         let all = waiting.get(&key.digest()).into_iter().flat_map(HashMap::values);
         all.filter(|it| !Arc::ptr_eq(it, own)).take(MOST_RETRIES).cloned().collect()
     }
@@ -50,7 +51,7 @@ impl RetryPool {
 impl Drop for PooledRequest {
     /// Removes a key with its last request.
     fn drop(&mut self) {
-        let mut waiting = self.pool.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = locked(&self.pool.waiting);
         if let Some(of_key) = waiting.get_mut(&self.key) {
             of_key.remove(&address(&self.cache_request));
             if of_key.is_empty() {

@@ -1,7 +1,6 @@
 //! `HttpCache`: the service, and what it does for a request.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -87,11 +86,7 @@ where
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for HttpCache<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpCache").field("inner", &self.fetch.inner).finish_non_exhaustive()
-    }
-}
+bellwether::debug_fields! { HttpCache<S> where S: Debug => |it| inner = it.fetch.inner }
 
 /// What is done for a request.
 enum Plan {
@@ -285,9 +280,5 @@ impl<B> Future for HttpResponseFuture<B> {
     }
 }
 
-/// Shows nothing of the request.
-impl<B> fmt::Debug for HttpResponseFuture<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpResponseFuture").finish_non_exhaustive()
-    }
-}
+// Shows nothing of the request.
+bellwether::debug_fields! { HttpResponseFuture<B> }

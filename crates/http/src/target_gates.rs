@@ -1,8 +1,9 @@
 //! `TargetGates`: how many requests for one target ask the origin at once, each for itself.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use bellwether::adapter::locked;
 use bellwether::store::Digest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -39,7 +40,7 @@ impl TargetGates {
     }
 
     fn at(self: &Arc<Self>, target: Digest) -> TargetPermit {
-        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gates = locked(&self.gates);
         let gate = gates.entry(target).or_insert_with(|| Arc::new(Semaphore::new(self.most)));
         TargetPermit { gates: Arc::clone(self), target, gate: Arc::clone(gate), permit: None }
     }
@@ -49,7 +50,7 @@ impl Drop for TargetPermit {
     /// Removes a gate with its last request.
     fn drop(&mut self) {
         drop(self.permit.take());
-        let mut gates = self.gates.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gates = locked(&self.gates.gates);
         // One is here, and one in the table.
         if Arc::strong_count(&self.gate) == 2 {
             gates.remove(&self.target);

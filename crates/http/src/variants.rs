@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bellwether::Key;
+use bellwether::adapter::locked;
 use tokio::time::Instant;
 
 use super::vary_index::VaryIndex;
@@ -65,7 +66,7 @@ impl Variants {
         life: Duration,
     ) -> Option<Key> {
         let now = Instant::now();
-        self.table().add(vary_index.nonce, target, key, now + life.min(A_YEAR), now)
+        locked(&self.table).add(vary_index.nonce, target, key, now + life.min(A_YEAR), now)
     }
 
     /// Counts a use of a variant. A hit never waits: while another thread holds the table, the use
@@ -74,11 +75,6 @@ impl Variants {
         if let Ok(mut table) = self.table.try_lock() {
             table.touch(target, key, Instant::now());
         }
-    }
-
-    /// Locks the table. The lock is held for a few operations, never across an `.await`.
-    fn table(&self) -> MutexGuard<'_, VariantTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -275,12 +271,12 @@ mod tests {
     }
 
     fn slots(variants: &Variants) -> usize {
-        variants.table().targets.values().map(|target| target.slots.len()).sum()
+        locked(&variants.table).targets.values().map(|target| target.slots.len()).sum()
     }
 
     /// The bytes that the table has counted, and those that it holds.
     fn counted_and_held(variants: &Variants) -> (usize, usize) {
-        let table = variants.table();
+        let table = locked(&variants.table);
         let held = table.targets.iter().map(|(key, target)| bytes_of(key) + target.bytes());
         (table.bytes, held.sum())
     }
@@ -301,7 +297,7 @@ mod tests {
                 assert!(held < MOST_BYTES + 2 * bytes_of(&target), "{held} bytes");
             }
             assert!(slots(&variants) > 3_000, "{}", slots(&variants));
-            assert!(variants.table().evicted.current.uses.len() <= MOST_EVICTED);
+            assert!(locked(&variants.table).evicted.current.uses.len() <= MOST_EVICTED);
         }
     }
 
@@ -341,8 +337,7 @@ mod tests {
         let real = Key::of("variant").with("real");
         let mut hits = 0;
         for second in 0..3_600 {
-            let is_there = variants
-                .table()
+            let is_there = locked(&variants.table)
                 .targets
                 .get(&target)
                 .is_some_and(|target| target.slots.iter().any(|slot| slot.key == real));

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bellwether::adapter::locked;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -54,7 +55,7 @@ impl DeferredRenewals {
     ) {
         let id = runtime.id();
         let (due, _) = key;
-        let mut all = self.lock();
+        let mut all = locked(&self.of_runtimes);
         if let Some(ours) = all.iter_mut().find(|it| it.runtime == id) {
             ours.holds.insert(key, hold);
             ours.is_idle = false;
@@ -76,7 +77,7 @@ impl DeferredRenewals {
 
     /// Forgets a hold, if it is in the table.
     pub(super) fn remove(&self, key: DeferredKey, runtime: Id) {
-        let mut all = self.lock();
+        let mut all = locked(&self.of_runtimes);
         let ours = all.iter_mut().find(|it| it.runtime == runtime);
         let removed = ours.and_then(|ours| ours.holds.remove(&key));
         drop(all);
@@ -85,15 +86,10 @@ impl DeferredRenewals {
 
     /// Starts the renewal tasks of all holds now, so that they notice a shutdown.
     pub(super) fn start_all(&self) {
-        let mut all = self.lock();
+        let mut all = locked(&self.of_runtimes);
         let holds: Vec<_> = all.iter_mut().flat_map(|it| mem::take(&mut it.holds)).collect();
         drop(all);
         holds.into_iter().for_each(|(_, hold)| hold.start_renewal());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<OfRuntime>> {
-        // A panic cannot leave a table half changed: no user code runs under this mutex.
-        self.of_runtimes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -118,7 +114,7 @@ impl RenewalStarter {
     /// twice in a row, this removes the table of the runtime.
     fn start_due(&self) -> Option<Instant> {
         let now = Instant::now();
-        let mut all = self.all.lock();
+        let mut all = locked(&self.all.of_runtimes);
         let at = all.iter().position(|it| self.is_for(it))?;
         let ours = &mut all[at];
         let later = ours.holds.split_off(&(now, usize::MAX));
@@ -144,7 +140,7 @@ impl RenewalStarter {
 /// A runtime that ends drops this task. Nothing renews the holds that it still has.
 impl Drop for RenewalStarter {
     fn drop(&mut self) {
-        let mut all = self.all.lock();
+        let mut all = locked(&self.all.of_runtimes);
         let Some(at) = all.iter().position(|it| self.is_for(it)) else { return };
         let left = all.swap_remove(at);
         drop(all);

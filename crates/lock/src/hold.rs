@@ -1,13 +1,13 @@
 //! `LockStatus`: what was granted, and whether it still holds.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
 use bellwether::Key;
+use bellwether::adapter::locked;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -132,7 +132,7 @@ impl LockStatus {
     }
 
     pub(super) fn state(&self) -> HoldState {
-        *self.lock()
+        *locked(&self.0.state)
     }
 
     /// When its lease ends, unless it is renewed.
@@ -145,7 +145,7 @@ impl LockStatus {
 
     /// Changes the state, unless a loss or a release came before.
     pub(super) fn set(&self, next: HoldState) {
-        let mut state = self.lock();
+        let mut state = locked(&self.0.state);
         if !matches!(*state, HoldState::Held { .. }) {
             return;
         }
@@ -155,19 +155,6 @@ impl LockStatus {
             self.0.changed.notify_waiters();
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, HoldState> {
-        // It is one value, so a panic cannot leave it half written.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl fmt::Debug for LockStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockStatus")
-            .field("key", self.key())
-            .field("fence", &self.fence())
-            .field("is_lost", &self.is_lost())
-            .finish()
-    }
-}
+bellwether::debug_fields! { LockStatus => |it| key = it.key(), fence = it.fence(), is_lost = it.is_lost() }

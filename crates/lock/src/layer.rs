@@ -1,6 +1,5 @@
 //! `LockLayer`: runs every call of a service under a lock.
 
-use std::fmt;
 use std::task::{Context, Poll};
 
 use bellwether::{BoxError, Key, SharedError};
@@ -72,11 +71,7 @@ impl<S, L, K: Clone> Layer<S> for LockLayer<L, K> {
     }
 }
 
-impl<L: fmt::Debug, K> fmt::Debug for LockLayer<L, K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockLayer").field("locks", &self.locks).finish_non_exhaustive()
-    }
-}
+bellwether::debug_fields! { LockLayer<L, K> where L: Debug => |it| locks = it.locks }
 
 /// A service whose calls run under a lock. [`LockLayer`] makes it.
 ///
@@ -142,11 +137,6 @@ where
     }
 }
 
-impl<S: fmt::Debug, L: fmt::Debug, K> fmt::Debug for Locked<S, L, K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Locked")
-            .field("inner", &self.inner)
-            .field("locks", &self.locks)
-            .finish_non_exhaustive()
-    }
+bellwether::debug_fields! { Locked<S, L, K> where S: Debug, L: Debug => |it|
+    inner = it.inner, locks = it.locks
 }

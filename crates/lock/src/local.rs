@@ -1,11 +1,11 @@
 //! `LocalLock`: the reference implementation of the contract, for the tasks of one process.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether::Key;
+use bellwether::adapter::locked;
 use bellwether::store::{Clock, Digest, Moment};
 use tokio::time::Instant;
 
@@ -81,17 +81,12 @@ impl LocalLock {
     /// How many keys are held.
     pub fn len(&self) -> usize {
         let now = self.0.clock.now().instant;
-        self.table().holds.values().filter(|hold| hold.ends > now).count()
+        locked(&self.0.table).holds.values().filter(|hold| hold.ends > now).count()
     }
 
     /// Whether no key is held.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    fn table(&self) -> MutexGuard<'_, LocalTable> {
-        // A panic cannot leave the table half changed: no user code runs under this mutex.
-        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs an operation when its future is polled, not before.
@@ -110,22 +105,22 @@ impl Lock for LocalLock {
     }
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
-        self.answer(move |lock, now| lock.table().acquire(&request, None, now))
+        self.answer(move |lock, now| locked(&lock.0.table).acquire(&request, None, now))
     }
 
     fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
         let claim = claim.clone();
-        self.answer(move |lock, now| lock.table().renew(&claim, lease, now))
+        self.answer(move |lock, now| locked(&lock.0.table).renew(&claim, lease, now))
     }
 
     fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
         let claim = claim.clone();
-        Some(self.answer(move |lock, now| lock.table().verify(&claim, now)))
+        Some(self.answer(move |lock, now| locked(&lock.0.table).verify(&claim, now)))
     }
 
     fn release(&self, claim: Claim) -> LockFuture<Released> {
         self.answer(move |lock, now| {
-            let released = lock.table().release(&claim, now);
+            let released = locked(&lock.0.table).release(&claim, now);
             if released == Released::Freed {
                 lock.0.watchers.tell(&claim.key().digest(), None);
             }
@@ -143,7 +138,7 @@ impl Fenced for LocalLock {}
 impl TakeOver for LocalLock {
     fn take_over(&self, request: Request, from: Holder) -> LockFuture<Attempt> {
         self.answer(move |lock, now| {
-            let attempt = lock.table().acquire(&request, Some(from), now);
+            let attempt = locked(&lock.0.table).acquire(&request, Some(from), now);
             if matches!(attempt, Attempt::Granted(_)) {
                 lock.0.watchers.tell(&request.claim.key().digest(), None);
             }
@@ -158,11 +153,7 @@ impl Default for LocalLock {
     }
 }
 
-impl fmt::Debug for LocalLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LocalLock").field("held", &self.len()).finish()
-    }
-}
+bellwether::debug_fields! { LocalLock => |it| held = it.len() }
 
 impl LocalTable {
     /// The hold of a key, unless its lease has ended.

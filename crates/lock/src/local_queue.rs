@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bellwether::adapter::locked;
 use bellwether::store::Digest;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
@@ -105,7 +105,7 @@ impl LocalQueues {
     /// Gives a permit if the queue of the key is empty, or if its owner has a permit already.
     /// Otherwise this gives a ticket to wait with.
     pub(super) fn enter(&self, digest: Digest, owner: Owner) -> Result<QueuePermit, QueueTicket> {
-        let mut queues = self.lock();
+        let mut queues = locked(&self.0.queues);
         let queue = queues.entry(digest).or_default();
         if !queue.is_used() {
             queue.holder = Some(PermitHolder { owner, permits: 0, releasing: 0 });
@@ -133,7 +133,7 @@ impl LocalQueues {
         digest: Digest,
         mut permit: Option<QueuePermit>,
     ) -> PendingRelease {
-        let mut queues = self.lock();
+        let mut queues = locked(&self.0.queues);
         let queue = queues.entry(digest).or_default();
         queue.releases += 1;
         if let (Some(holder), Some(permit)) = (&mut queue.holder, &mut permit) {
@@ -146,7 +146,7 @@ impl LocalQueues {
 
     /// How many keys have a queue.
     pub(super) fn len(&self) -> usize {
-        self.lock().len()
+        locked(&self.0.queues).len()
     }
 
     fn permit(&self, digest: Digest) -> QueuePermit {
@@ -160,7 +160,7 @@ impl LocalQueues {
         digest: Digest,
         change: impl FnOnce(&mut LocalQueue),
     ) -> Option<Arc<WaitPoint>> {
-        let mut queues = self.lock();
+        let mut queues = locked(&self.0.queues);
         let Entry::Occupied(mut queue) = queues.entry(digest) else { return None };
         let had_holder = queue.get().holder.is_some();
         change(queue.get_mut());
@@ -173,11 +173,6 @@ impl LocalQueues {
             wait_point.turns.add_permits(1);
         }
         wait_point
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, LocalQueue>> {
-        // A panic cannot leave the table half changed: no user code runs under this mutex.
-        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -254,7 +249,7 @@ impl QueueTicket {
 
     /// What has the permit. `None` if it is a release for which attempts wait: it has begun just now.
     fn state(&self) -> Option<PermitState> {
-        let queues = self.queues.lock();
+        let queues = locked(&self.queues.0.queues);
         let queue = queues.get(&self.digest);
         let holder = queue.and_then(|queue| queue.holder.as_ref());
         match holder.is_some_and(|holder| holder.permits == holder.releasing) {
@@ -289,7 +284,7 @@ impl QueueTicket {
     /// Waits for the releases that are under way, until then at most.
     async fn released(&self, until: Instant) {
         let released = until_changed(&self.wait_point.released, || {
-            let queues = self.queues.lock();
+            let queues = locked(&self.queues.0.queues);
             queues.get(&self.digest).is_none_or(|queue| queue.releases == 0)
         });
         // A timeout is no error: the lock itself knows whether the key is free.
@@ -313,7 +308,7 @@ impl QueueTicket {
 
     /// Turns this ticket into one more permit if its owner has one already.
     fn permit_again(&mut self) -> bool {
-        let mut queues = self.queues.lock();
+        let mut queues = locked(&self.queues.0.queues);
         let queue = queues.get_mut(&self.digest);
         let queue = queue.and_then(|queue| queue.permit_again(self.owner).then_some(queue));
         let Some(queue) = queue else { return false };
@@ -354,11 +349,7 @@ impl Drop for PendingRelease {
     }
 }
 
-impl fmt::Debug for LocalQueues {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LocalQueues").field("keys", &self.len()).finish()
-    }
-}
+bellwether::debug_fields! { LocalQueues => |it| keys = it.len() }
 
 /// How long an attempt waits for a release at most: longer than a lock takes to answer.
 pub(super) const LONGEST_RELEASE: Duration = Duration::from_secs(5);

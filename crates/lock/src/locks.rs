@@ -1,12 +1,10 @@
 //! `Locks`: the policy above a lock, the same for all.
 
-use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::adapter::{FirstError, within};
-use bellwether::stats::StatsSource;
 use bellwether::{ConfigError, Key};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
@@ -392,17 +390,7 @@ impl<L: Lock> LocksBuilder<L> {
     }
 }
 
-impl<L: Lock> StatsSource for Locks<L> {
-    type Stats = LockStats;
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn stats(&self) -> LockStats {
-        self.stats()
-    }
-}
+bellwether::stats_source! { Locks<L> where L: Lock => LockStats, |it| &it.name }
 
 impl<L> Clone for Locks<L> {
     fn clone(&self) -> Self {
@@ -415,14 +403,10 @@ impl<L> Clone for Locks<L> {
     }
 }
 
-impl<L: fmt::Debug> fmt::Debug for Locks<L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Locks")
-            .field("lock", &self.lock)
-            .field("lease", &self.policy.lease)
-            .field("max_hold", &self.policy.max_hold)
-            .field("wait", &self.policy.wait)
-            .field("queues", &self.context.queues)
-            .finish()
-    }
+bellwether::debug_fields! { Locks<L> where L: Debug => |it|
+    lock = it.lock,
+    lease = it.policy.lease,
+    max_hold = it.policy.max_hold,
+    wait = it.policy.wait,
+    queues = it.context.queues
 }

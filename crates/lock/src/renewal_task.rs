@@ -10,11 +10,11 @@
 //! when it is due. The [`ReleaseDuty`] is taken out of an [`ActiveHold`] once, so it is released
 //! once.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{future, mem, ptr};
 
-use bellwether::adapter::warn_throttled;
+use bellwether::adapter::{locked, warn_throttled};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -111,14 +111,14 @@ impl ActiveHold {
     }
 
     fn take_duty(&self) -> Option<ReleaseDuty> {
-        let duty = self.duty().release.take()?;
+        let duty = locked(&self.duty).release.take()?;
         self.context.counters.note(|stats| stats.held -= 1);
         Some(duty)
     }
 
     /// Marks the hold as lost, unless it is being released.
     fn lose(&self) -> bool {
-        let mut duty = self.duty();
+        let mut duty = locked(&self.duty);
         let Some(release) = &mut duty.release else { return false };
         let max_hold = (Instant::now() >= self.longest).then(|| self.longest - self.granted_at);
         self.status.set(HoldState::Lost { max_hold });
@@ -127,11 +127,6 @@ impl ActiveHold {
         // Other callers of this process need not wait for a holder that has lost the key.
         drop(permit);
         true
-    }
-
-    fn duty(&self) -> MutexGuard<'_, HolderDuty> {
-        // A panic cannot leave it half changed: no user code runs under this mutex.
-        self.duty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the hold is lost. Returns when it is to be released, unless its holder releases it
@@ -216,7 +211,7 @@ impl ActiveHold {
 
 impl DeferredHold for ActiveHold {
     fn start_renewal(self: Arc<Self>) {
-        let mut duty = self.duty();
+        let mut duty = locked(&self.duty);
         let HolderDuty { release: Some(release), watch } = &mut *duty else { return };
         let watch = mem::replace(watch, Watch::silent());
         let runtime = release.runtime.clone();

@@ -1,8 +1,9 @@
 //! `LockStats`: what a set of locks has done.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use bellwether::adapter::locked;
 use bellwether::stats::{Histogram, HistogramStats};
 use tokio::time::Instant;
 
@@ -90,7 +91,7 @@ impl LockCounters {
     /// Counts what happens.
     pub(super) fn note(&self, event: impl FnOnce(&mut LockStats)) {
         // A panic cannot leave it half changed: these are numbers.
-        event(&mut self.counted.lock().unwrap_or_else(PoisonError::into_inner));
+        event(&mut locked(&self.counted));
     }
 
     pub(super) fn read(&self, keys: usize) -> LockStats {

@@ -2,9 +2,9 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use bellwether::adapter::locked;
 use bellwether::stats::{MetricTable, StatsSource};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
@@ -34,7 +34,7 @@ impl Instruments {
     /// Give each cache a name of its own, and so each store and each set of locks: two with one name
     /// would hide each other.
     pub fn observe<S: StatsSource + Send + Sync + 'static>(&self, source: S) {
-        let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut observed = locked(&self.observed);
         let of_type = observed
             .entry(TypeId::of::<S::Stats>())
             .or_insert_with(|| Box::new(Observed::<S::Stats>::new(&self.meter)));
@@ -47,8 +47,4 @@ impl Instruments {
     }
 }
 
-impl fmt::Debug for Instruments {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Instruments").finish_non_exhaustive()
-    }
-}
+bellwether::debug_fields! { Instruments }

@@ -1,7 +1,8 @@
 //! What is observed: the sources of snapshots of one kind, by name, and the instruments that show them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use bellwether::adapter::locked;
 use bellwether::stats::{HistogramStats, MetricKind, MetricRow, MetricTable, MetricValue};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{AsyncInstrument, Histogram, Meter};
@@ -64,12 +65,12 @@ impl<T: MetricTable> Observed<T> {
     pub(crate) fn add(&self, name: KeyValue, read: impl Fn() -> T + Send + Sync + 'static) {
         let source =
             Arc::new(NamedSource { name, read: Box::new(read), recorded: Mutex::default() });
-        self.sources.lock().unwrap_or_else(PoisonError::into_inner).push(source);
+        locked(&self.sources).push(source);
     }
 
     /// Observes the values of each source.
     fn observe(&self, to: &dyn AsyncInstrument<u64>, metric: &MetricRow<T>) {
-        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let sources = locked(&self.sources).clone();
         for source in sources {
             let stats = (source.read)();
             source.record(&self.histograms, &stats);
@@ -105,7 +106,7 @@ impl<T> NamedSource<T> {
 
     /// What is new of the value at this place.
     fn new_in(&self, at: usize, stats: &HistogramStats) -> HistogramStats {
-        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recorded = locked(&self.recorded);
         if recorded.len() == at {
             recorded.push(HistogramStats::none(stats.bounds));
         }

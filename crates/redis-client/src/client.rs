@@ -1,7 +1,6 @@
 //! The client: where requests go, and what it knows of its servers.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
@@ -335,15 +334,9 @@ impl RedisClient {
     }
 }
 
-/// Shows the address of the server, but neither user nor password.
-impl fmt::Debug for RedisClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisClient")
-            .field("options", self.options())
-            .field("is_tracked", &self.is_tracked())
-            .field("is_down", &self.is_down())
-            .finish()
-    }
+// Shows the address of the server, but neither user nor password.
+bellwether::debug_fields! { RedisClient => |it|
+    options = it.options(), is_tracked = it.is_tracked(), is_down = it.is_down()
 }
 
 /// Without a runtime there is neither a connection nor a timer.

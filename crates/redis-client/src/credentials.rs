@@ -1,6 +1,5 @@
 //! Credentials: users, passwords and tokens, and where they come from.
 
-use std::fmt;
 use std::time::Duration;
 
 use bellwether::BoxError;
@@ -131,14 +130,8 @@ where
     }
 }
 
-/// Shows neither the user nor the password.
-impl fmt::Debug for RedisCredentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisCredentials")
-            .field("renew_after", &self.renew_after)
-            .finish_non_exhaustive()
-    }
-}
+// Shows neither the user nor the password.
+bellwether::debug_fields! { RedisCredentials => |it| renew_after = it.renew_after }
 
 /// The shortest time between two renewals, so that a mistake does not keep a server busy.
 const SHORTEST: Duration = Duration::from_millis(100);

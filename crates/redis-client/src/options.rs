@@ -1,6 +1,5 @@
 //! Options of a Redis client.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -261,15 +260,8 @@ impl RedisClientOptions {
     }
 }
 
-/// Shows the address of the server, but neither user nor password.
-impl fmt::Debug for RedisClientOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisClientOptions")
-            .field("address", &self.address())
-            .field("namespace", &self.namespace)
-            .finish_non_exhaustive()
-    }
-}
+// Shows the address of the server, but neither user nor password.
+bellwether::debug_fields! { RedisClientOptions => |it| address = it.address(), namespace = it.namespace }
 
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(60);

@@ -99,15 +99,8 @@ impl RedisTls {
     }
 }
 
-/// Shows files by their paths, and nothing of what they hold.
-impl fmt::Debug for RedisTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisTls")
-            .field("files", &self.files)
-            .field("server_name", &self.server_name)
-            .finish_non_exhaustive()
-    }
-}
+// Shows files by their paths, and nothing of what they hold.
+bellwether::debug_fields! { RedisTls => |it| files = it.files, server_name = it.server_name }
 
 /// Encrypts the streams of a client.
 pub(super) struct TlsConnector {

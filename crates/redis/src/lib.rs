@@ -43,7 +43,6 @@ mod store;
 mod tag_value;
 mod tags;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,7 +63,6 @@ pub use self::stats::{NearStats, RedisStats, ReplayStats};
 use self::outbox::ledger::KeepingRules;
 use self::server::{OUTAGE_TTL, RedisServerStore};
 use self::store::StoreCore;
-use bellwether::stats::StatsSource;
 use bellwether::store::{
     Accept, Acquire, Claim, End, Entry, Lease, OutageStore, Peek, Renew, Settled, Store,
     StoreFuture, Tags, Watch, Withdrawal, WithdrawalTarget,
@@ -211,17 +209,7 @@ impl RedisStore {
     }
 }
 
-impl StatsSource for RedisStore {
-    type Stats = RedisStats;
-
-    fn name(&self) -> &str {
-        &self.parts().name
-    }
-
-    fn stats(&self) -> RedisStats {
-        self.stats()
-    }
-}
+bellwether::stats_source! { RedisStore => RedisStats, |it| &it.parts().name }
 
 impl Store for RedisStore {
     fn peek(&self, key: &Key) -> Peek {
@@ -253,15 +241,9 @@ impl Store for RedisStore {
     }
 }
 
-/// Shows the address of the server, but neither user nor password.
-impl fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore")
-            .field("options", self.parts().client.options())
-            .field("is_tracking", &self.is_tracking())
-            .field("stats", &self.stats())
-            .finish()
-    }
+// Shows the address of the server, but neither user nor password.
+bellwether::debug_fields! { RedisStore => |it|
+    options = it.parts().client.options(), is_tracking = it.is_tracking(), stats = it.stats()
 }
 
 /// How often [`RedisStore::drain`] looks whether something is left. The outbox repeats at its own pace.

@@ -1,6 +1,5 @@
 //! `Follower`: applies recorded changes to the stores of a cache.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -159,23 +158,9 @@ impl FollowerHandle {
     }
 }
 
-impl StatsSource for FollowerHandle {
-    type Stats = FollowerStats;
+bellwether::stats_source! { FollowerHandle => FollowerStats, |it| &it.name }
 
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn stats(&self) -> FollowerStats {
-        self.stats()
-    }
-}
-
-impl fmt::Debug for FollowerHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FollowerHandle").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
+bellwether::debug_fields! { FollowerHandle => |it| stats = it.stats() }
 
 /// A task that ends with its handle.
 struct AbortOnDrop(JoinHandle<()>);

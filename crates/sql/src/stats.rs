@@ -1,8 +1,9 @@
 //! `FollowerStats`: what a follower has done.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use bellwether::adapter::locked;
 use bellwether::stats::{Histogram, HistogramStats};
 
 /// The state of a [`Follower`](super::Follower), and what it has done since it was started.
@@ -74,7 +75,7 @@ impl FollowerCounters {
     /// Counts what happens.
     pub(crate) fn note(&self, event: impl FnOnce(&mut FollowerStats)) {
         // A panic cannot leave it half changed: these are numbers.
-        event(&mut self.counted.lock().unwrap_or_else(PoisonError::into_inner));
+        event(&mut locked(&self.counted));
     }
 
     /// A row was applied this long after its commit.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use bellwether::adapter::locked;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -49,7 +50,7 @@ impl Spans {
 
     /// All spans of a name.
     pub fn named(&self, name: &str) -> Vec<SpanSeen> {
-        let spans = self.known().spans.values().cloned().collect::<Vec<_>>();
+        let spans = locked(&self.known).spans.values().cloned().collect::<Vec<_>>();
         spans.into_iter().filter(|span| span.name() == name).collect()
     }
 
@@ -62,7 +63,7 @@ impl Spans {
 
     /// A span by its number.
     pub fn numbered(&self, number: u64) -> SpanSeen {
-        self.known().spans[&number].clone()
+        locked(&self.known).spans[&number].clone()
     }
 
     /// The names of the spans above a span, the nearest first.
@@ -79,16 +80,12 @@ impl Spans {
 
     /// The spans that are not closed.
     pub fn open(&self) -> Vec<SpanSeen> {
-        self.known().spans.values().filter(|span| span.handles > 0).cloned().collect()
+        locked(&self.known).spans.values().filter(|span| span.handles > 0).cloned().collect()
     }
 
     /// How many events there were.
     pub fn events(&self) -> usize {
-        self.known().events
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.known).events
     }
 }
 
@@ -127,7 +124,7 @@ impl Subscriber for Spans {
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = NUMBERS.fetch_add(1, SeqCst);
-        let mut known = self.known();
+        let mut known = locked(&self.known);
         let current = known.entered.last().copied().filter(|_| attributes.is_contextual());
         let mut span = SpanSeen {
             metadata: attributes.metadata(),
@@ -143,13 +140,13 @@ impl Subscriber for Spans {
     }
 
     fn record(&self, span: &Id, values: &Record<'_>) {
-        if let Some(span) = self.known().spans.get_mut(&span.into_u64()) {
+        if let Some(span) = locked(&self.known).spans.get_mut(&span.into_u64()) {
             values.record(span);
         }
     }
 
     fn record_follows_from(&self, span: &Id, follows: &Id) {
-        let mut known = self.known();
+        let mut known = locked(&self.known);
         assert!(known.spans[&follows.into_u64()].handles > 0, "it follows from a closed span");
         if let Some(span) = known.spans.get_mut(&span.into_u64()) {
             span.follows.push(follows.into_u64());
@@ -157,35 +154,35 @@ impl Subscriber for Spans {
     }
 
     fn event(&self, _: &Event<'_>) {
-        self.known().events += 1;
+        locked(&self.known).events += 1;
     }
 
     fn enter(&self, span: &Id) {
-        self.known().entered.push(span.into_u64());
+        locked(&self.known).entered.push(span.into_u64());
     }
 
     fn exit(&self, span: &Id) {
-        let mut known = self.known();
+        let mut known = locked(&self.known);
         let at = known.entered.iter().rposition(|entered| *entered == span.into_u64());
         known.entered.remove(at.expect("it was entered"));
     }
 
     fn clone_span(&self, span: &Id) -> Id {
-        if let Some(span) = self.known().spans.get_mut(&span.into_u64()) {
+        if let Some(span) = locked(&self.known).spans.get_mut(&span.into_u64()) {
             span.handles += 1;
         }
         span.clone()
     }
 
     fn try_close(&self, span: Id) -> bool {
-        let mut known = self.known();
+        let mut known = locked(&self.known);
         let Some(span) = known.spans.get_mut(&span.into_u64()) else { return false };
         span.handles -= 1;
         span.handles == 0
     }
 
     fn current_span(&self) -> Current {
-        let known = self.known();
+        let known = locked(&self.known);
         match known.entered.last() {
             Some(number) => Current::new(Id::from_u64(*number), known.spans[number].metadata),
             None => Current::none(),

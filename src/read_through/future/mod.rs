@@ -5,7 +5,6 @@ mod pending_request;
 mod state;
 
 use std::any::TypeId;
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -107,11 +106,7 @@ impl<R, E> Future for AnswerFuture<R, E> {
     }
 }
 
-impl<R, E> fmt::Debug for AnswerFuture<R, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AnswerFuture").finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { AnswerFuture<R, E> }
 
 /// Begins a request without a key: it bypasses the cache. Without a runtime there are no timers,
 /// and no deadline.

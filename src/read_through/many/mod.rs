@@ -4,7 +4,6 @@ mod answers;
 mod batch;
 pub(super) mod error;
 
-use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -133,8 +132,4 @@ impl<R, E> Future for BatchFuture<R, E> {
     }
 }
 
-impl<R, E> fmt::Debug for BatchFuture<R, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BatchFuture").finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { BatchFuture<R, E> }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::key::Key;
 use crate::locked::locked;
-use crate::stats::{MemoryStats, StatsSource};
+use crate::stats::MemoryStats;
 use crate::tag::Tags;
 
 /// Entries and leases in the memory of this process, bounded by count and by bytes.
@@ -197,17 +197,7 @@ impl MemoryStore {
     }
 }
 
-impl StatsSource for MemoryStore {
-    type Stats = MemoryStats;
-
-    fn name(&self) -> &str {
-        self.0.options.name
-    }
-
-    fn stats(&self) -> MemoryStats {
-        self.stats()
-    }
-}
+crate::stats_source! { MemoryStore => MemoryStats, |it| it.0.options.name }
 
 impl InProcessStore for MemoryStore {}
 

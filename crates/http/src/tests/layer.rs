@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use bellwether::adapter::BoxFuture;
+use bellwether::adapter::{BoxFuture, locked};
 use bellwether::{BoxError, MemoryStore};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, COOKIE, IF_NONE_MATCH};
@@ -61,17 +61,13 @@ struct OriginLog {
 struct FuzzedOrigin(Arc<Mutex<OriginLog>>);
 
 impl FuzzedOrigin {
-    fn log(&self) -> MutexGuard<'_, OriginLog> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Begins a test.
     fn begin(&self, choices: &mut Choices) {
-        *self.log() = OriginLog { choices: std::mem::take(choices), ..OriginLog::default() };
+        *locked(&self.0) = OriginLog { choices: std::mem::take(choices), ..OriginLog::default() };
     }
 
     fn answer(&self, request: &Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, BoxError> {
-        let log = &mut *self.log();
+        let log = &mut *locked(&self.0);
         let number = request.headers()["x-nr"].to_str()?.parse()?;
         log.unanswered.remove(&number);
         if log.choices.one_in(16) {
@@ -178,7 +174,7 @@ impl Service<Request<Full<Bytes>>> for FuzzedOrigin {
         let this = self.clone();
         Box::pin(async move {
             let is_slow = {
-                let log = &mut *this.log();
+                let log = &mut *locked(&this.0);
                 log.asked += 1;
                 log.choices.one_in(3)
             };
@@ -354,7 +350,7 @@ async fn ask(cache: &HttpCache<FuzzedOrigin>, origin: &FuzzedOrigin, asked: Aske
     // A revalidation in the background is asked for by now.
     tokio::task::yield_now().await;
     let response = Response::from_parts(parts, ());
-    let log = origin.log();
+    let log = locked(&origin.0);
     let made = response
         .headers()
         .get("x-made")
@@ -377,18 +373,18 @@ async fn play(cache: &HttpCache<FuzzedOrigin>, origin: &FuzzedOrigin, folder: u6
     let mut number = 0;
     while number < REQUESTS {
         let pause = {
-            let log = &mut *origin.log();
+            let log = &mut *locked(&origin.0);
             [0, 0, 1, 5, 61, 4_000][log.choices.below(6)]
         };
         advance(Duration::from_secs(pause)).await;
-        let next = |is_alone| AskedRequest::new(&mut origin.log(), number, folder, is_alone);
-        let is_alone = !origin.log().choices.one_in(4);
+        let next = |is_alone| AskedRequest::new(&mut locked(&origin.0), number, folder, is_alone);
+        let is_alone = !locked(&origin.0).choices.one_in(4);
         if is_alone {
             ask(cache, origin, next(true)).await;
         } else {
             let one = next(false);
             number += 1;
-            let other = AskedRequest::new(&mut origin.log(), number, folder, false);
+            let other = AskedRequest::new(&mut locked(&origin.0), number, folder, false);
             tokio::join!(ask(cache, origin, one), ask(cache, origin, other));
         }
         number += 1;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bellwether::adapter::locked;
 use futures_util::future::try_join_all;
 use tokio::time::{sleep, timeout};
 
@@ -19,7 +20,7 @@ pub(super) async fn first_come_first_served(on: Arc<LockSubject>) -> Checked {
             sleep(SPACING * number).await;
             let claim = on.claim();
             on.wait_by(&claim, Duration::from_secs(2)).await?;
-            order.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+            locked(order).push(number);
             on.release(claim).await
         }
     });

@@ -1,7 +1,8 @@
 //! Fences: a counter that no rollback undoes.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use bellwether::adapter::locked;
 use tokio::sync::Semaphore;
 
 use super::MySqlOptions;
@@ -38,7 +39,7 @@ impl FenceCounter {
     pub(super) async fn next(&self) -> Result<u64, SessionError> {
         // The semaphore is never closed.
         let _turn = self.turns.acquire().await;
-        let idle = self.idle().take();
+        let idle = locked(&self.idle).take();
         let is_used = idle.is_some();
         let mut session = match idle {
             Some(session) => session,
@@ -52,13 +53,9 @@ impl FenceCounter {
         }
         // After an error, a transaction may be open.
         if counted.is_ok() {
-            *self.idle() = Some(session);
+            *locked(&self.idle) = Some(session);
         }
         counted
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Option<MySqlSession>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

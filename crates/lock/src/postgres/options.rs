@@ -1,7 +1,5 @@
 //! The options of a lock in a PostgreSQL server.
 
-use std::fmt;
-
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
@@ -53,15 +51,8 @@ impl DatabaseAddress for PostgresAddress {
     }
 }
 
-/// Shows where the server is, and neither user nor password.
-impl fmt::Debug for PostgresAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresAddress")
-            .field("hosts", &self.0.get_hosts())
-            .field("ports", &self.0.get_ports())
-            .finish()
-    }
-}
+// Shows where the server is, and neither user nor password.
+bellwether::debug_fields! { PostgresAddress => |it| hosts = it.0.get_hosts(), ports = it.0.get_ports() }
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,9 @@
 //! The claims of this process that wait or hold, and the handles of their tasks.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use bellwether::adapter::locked;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -46,7 +47,7 @@ pub(super) struct ClaimSlot {
 impl Claims {
     /// The task of a claim. Without one, an error with the slot for a task to start.
     pub(super) fn join(self: &Arc<Self>, token: Token) -> Result<TaskHandle, ClaimSlot> {
-        let mut tasks = self.tasks();
+        let mut tasks = locked(&self.tasks);
         // A task that takes no more requests is about to end.
         if let Some(there) = tasks.get(&token).filter(|there| !there.asks.is_closed()) {
             return Ok(there.clone());
@@ -58,15 +59,11 @@ impl Claims {
     }
 
     pub(super) fn find(&self, token: Token) -> Option<TaskHandle> {
-        self.tasks().get(&token).cloned()
+        locked(&self.tasks).get(&token).cloned()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.tasks().len()
-    }
-
-    fn tasks(&self) -> MutexGuard<'_, HashMap<Token, TaskHandle>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.tasks).len()
     }
 }
 
@@ -86,7 +83,7 @@ impl Drop for ClaimSlot {
     fn drop(&mut self) {
         self.asks.close();
         let Some(claims) = self.claims.upgrade() else { return };
-        let mut tasks = claims.tasks();
+        let mut tasks = locked(&claims.tasks);
         // A later task of the same claim may have an entry already: it takes requests.
         if tasks.get(&self.token).is_some_and(|there| there.asks.is_closed()) {
             tasks.remove(&self.token);

@@ -1,9 +1,10 @@
 //! The pool of sessions: those in use, those that are idle, and how many there may be.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::{mem, time::Duration};
 
+use bellwether::adapter::locked;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -94,13 +95,13 @@ impl<D: Database> SessionPool<D> {
 
     /// Ends the idle sessions: another session was broken, and they may be, too.
     pub(super) fn suspect(&self) {
-        let suspects = mem::take(&mut self.idle().sessions);
+        let suspects = mem::take(&mut locked(&self.idle).sessions);
         drop(suspects);
     }
 
     /// An idle session that can be used again.
     fn used(&self) -> Option<D::Session> {
-        let mut idle = self.idle();
+        let mut idle = locked(&self.idle);
         let stale = idle.stale(self.fresh_for());
         let found = idle.sessions.pop().map(|(_, session)| session);
         drop(idle);
@@ -113,10 +114,6 @@ impl<D: Database> SessionPool<D> {
     fn fresh_for(&self) -> Duration {
         self.options.pause()
     }
-
-    fn idle(&self) -> MutexGuard<'_, IdleSessions<D::Session>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl<D: Database> PooledSession<D> {
@@ -126,7 +123,7 @@ impl<D: Database> PooledSession<D> {
             return;
         }
         let Self { session, pool, .. } = self;
-        let mut idle = pool.idle();
+        let mut idle = locked(&pool.idle);
         idle.sessions.push((Instant::now(), session));
         let is_swept = mem::replace(&mut idle.is_swept, true);
         drop(idle);
@@ -141,7 +138,7 @@ impl<D: Database> PooledSession<D> {
             while is_swept {
                 sleep(fresh_for).await;
                 let Some(pool) = pool.upgrade() else { return };
-                let mut idle = pool.idle();
+                let mut idle = locked(&pool.idle);
                 let stale = idle.stale(fresh_for);
                 is_swept = !idle.sessions.is_empty();
                 idle.is_swept = is_swept;

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use bellwether::adapter::locked;
 use bellwether::store::{Claim, Token};
 use tokio::time::Instant;
 
@@ -57,7 +58,7 @@ pub(super) struct QueuedRequest<'a> {
 
 impl Drop for QueuedRequest<'_> {
     fn drop(&mut self) {
-        let mut claims = self.table.claims();
+        let mut claims = locked(&self.table.claims);
         if let Entry::Occupied(mut record) = claims.entry(self.token) {
             record.get_mut().pending -= 1;
             if record.get().pending == 0 && record.get().gone {
@@ -78,7 +79,7 @@ impl ClaimTable {
     /// Notes that an operation asks for a claim. `None` if the claim is being released.
     pub(super) fn ask(&self, claim: &Claim, until: Instant) -> Option<QueuedRequest<'_>> {
         let token = claim.token();
-        let mut claims = self.claims();
+        let mut claims = locked(&self.claims);
         let record = claims.entry(token).or_insert_with(|| ClaimEntry {
             claim: claim.clone(),
             state: ClaimState::Absent,
@@ -145,7 +146,7 @@ impl ClaimTable {
 
     /// Notes that the claim's node was removed.
     pub(super) fn forget(&self, token: Token) {
-        if let Entry::Occupied(mut record) = self.claims().entry(token) {
+        if let Entry::Occupied(mut record) = locked(&self.claims).entry(token) {
             record.get_mut().gone = true;
             if record.get().pending == 0 {
                 record.remove();
@@ -156,7 +157,7 @@ impl ClaimTable {
     /// The claims to release: those whose release is not done, and those that were not asked for
     /// again in time.
     pub(super) fn to_release(&self, now: Instant) -> Vec<Claim> {
-        let mut claims = self.claims();
+        let mut claims = locked(&self.claims);
         let to_release = claims.values_mut().filter_map(|record| {
             record.leaving |= !record.held && record.until <= now;
             (record.leaving && !record.gone).then(|| record.claim.clone())
@@ -166,15 +167,11 @@ impl ClaimTable {
 
     /// How many claims have a node, or may have one.
     pub(super) fn len(&self) -> usize {
-        self.claims().len()
+        locked(&self.claims).len()
     }
 
     fn with<T>(&self, token: Token, change: impl FnOnce(&mut ClaimEntry) -> T) -> Option<T> {
-        self.claims().get_mut(&token).map(change)
-    }
-
-    fn claims(&self) -> MutexGuard<'_, HashMap<Token, ClaimEntry>> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.claims).get_mut(&token).map(change)
     }
 }
 

@@ -8,10 +8,10 @@ mod options;
 mod server_session;
 mod session_task;
 
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bellwether::adapter::locked;
 use bellwether::{ConfigError, Key};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -110,7 +110,7 @@ impl Inner {
     /// The session, which is established if there is none.
     async fn session(&self) -> Result<Arc<ServerSession>, LockError> {
         let connecting = {
-            let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut session = locked(&self.session);
             let usable = session.take().filter(|connecting| match connecting.peek() {
                 None => true,
                 Some(established) => {
@@ -124,7 +124,7 @@ impl Inner {
 
     /// The session, if there is one.
     fn established(&self) -> Option<Arc<ServerSession>> {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = locked(&self.session);
         let established = session.as_ref()?.peek()?.as_ref().ok()?;
         established.client().is_some().then(|| Arc::clone(established))
     }
@@ -255,14 +255,9 @@ fn lost_with_session(answer: Result<Renew, ZooKeeperError>) -> Result<Renew, Zoo
 
 impl Fenced for ZooKeeperLock {}
 
-/// Shows where the servers are, and no credentials.
-impl fmt::Debug for ZooKeeperLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ZooKeeperLock")
-            .field("options", &self.0.options)
-            .field("claims", &self.0.established().map_or(0, |session| session.claims.len()))
-            .finish_non_exhaustive()
-    }
+// Shows where the servers are, and no credentials.
+bellwether::debug_fields! { ZooKeeperLock => |it|
+    options = it.0.options, claims = it.0.established().map_or(0, |session| session.claims.len())
 }
 
 /// The pause between two attempts to establish a session.

@@ -1,8 +1,9 @@
 //! One session with a server, from its beginning to its end.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use bellwether::adapter::locked;
 use tokio::sync::oneshot;
 use zookeeper_client::Client;
 
@@ -33,12 +34,12 @@ pub(super) struct ServerSession {
 impl ServerSession {
     /// The client, unless the session has ended or may have.
     pub(super) fn client(&self) -> Option<Client> {
-        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let client = locked(&self.client).clone();
         client.filter(|client| !client.state().is_terminated() && !self.liveness.has_ended())
     }
 
     /// Drops the client, which ends the session on the server.
     pub(super) fn close(&self) {
-        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *locked(&self.client) = None;
     }
 }

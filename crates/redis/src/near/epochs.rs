@@ -1,7 +1,6 @@
 //! Epochs and versions: whether a key may have changed since its lookup was sent.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -326,8 +325,4 @@ impl Epochs {
     }
 }
 
-impl fmt::Debug for Epochs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Epochs").field("begun", &self.begun).finish_non_exhaustive()
-    }
-}
+bellwether::debug_fields! { Epochs => |it| begun = it.begun }

@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bellwether::adapter::locked;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -91,7 +92,7 @@ impl Database {
 
     /// When loads have begun since then.
     pub(crate) fn begun_since(&self, since: Instant) -> Vec<Duration> {
-        let rows = self.rows.lock();
+        let rows = locked(&self.rows.rows);
         let times = rows.values().flat_map(|row| &row.times);
         times.filter(|at| **at >= since).map(|at| *at - since).collect()
     }
@@ -103,12 +104,12 @@ impl Database {
 
     /// From now on every load fails after a while.
     pub(crate) fn fails_after(&self, after: Duration) {
-        *self.rows.fails.lock().unwrap_or_else(PoisonError::into_inner) = Some(after);
+        *locked(&self.rows.fails) = Some(after);
     }
 
     /// How many loads have begun in all.
     pub(crate) fn all_loads(&self) -> u64 {
-        self.rows.lock().values().map(|row| row.loads).sum()
+        locked(&self.rows.rows).values().map(|row| row.loads).sum()
     }
 }
 
@@ -145,7 +146,7 @@ impl Load {
 
 impl Rows {
     fn row<T>(&self, key: u64, act: impl FnOnce(&mut Row) -> T) -> T {
-        act(self.lock().entry(key).or_insert_with(|| Row {
+        act(locked(&self.rows).entry(key).or_insert_with(|| Row {
             version: 1,
             loads: 0,
             times: vec![],
@@ -178,10 +179,6 @@ impl Rows {
         let at_once = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_at_once.fetch_max(at_once, Ordering::Relaxed);
         UnderWay(self)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Row>> {
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -220,7 +217,7 @@ async fn answer(query: Query, rows: &Rows) -> Option<u64> {
             let _under_way = rows.begin();
             pass(before).await;
             let (version, gate) = rows.load(key);
-            let fails = *rows.fails.lock().unwrap_or_else(PoisonError::into_inner);
+            let fails = *locked(&rows.fails);
             if let Some(fails) = fails {
                 sleep(fails).await;
                 return None;
@@ -256,7 +253,7 @@ impl Client {
 
     /// Asks. A connection whose answer is not awaited is closed.
     pub(crate) async fn ask(&self, query: Query) -> io::Result<u64> {
-        let idle = self.idle().pop();
+        let idle = locked(&self.idle).pop();
         let mut connection = match idle {
             Some(connection) => connection,
             None => self.connect().await?,
@@ -266,7 +263,7 @@ impl Client {
         let mut answer = String::new();
         connection.read_line(&mut answer).await?;
         let version = answer.trim().parse().map_err(io::Error::other)?;
-        self.idle().push(connection);
+        locked(&self.idle).push(connection);
         Ok(version)
     }
 
@@ -274,10 +271,6 @@ impl Client {
         let connection = TcpStream::connect(self.address).await?;
         connection.set_nodelay(true)?;
         Ok(BufReader::new(connection))
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<BufReader<TcpStream>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,10 @@
 //! A storm: callers that ask for a key again and again, and how they fared.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bellwether::adapter::locked;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
@@ -53,14 +54,14 @@ impl Member {
                     let call = pin!(service.call(Ask::of(storm.key)).with_status());
                     let answer = timeout(STUCK, call).await.expect("no caller is stuck");
                     let took = began.elapsed();
-                    lock(&fared).count(&Answer::of(answer), took);
+                    locked(&fared).count(&Answer::of(answer), took);
                     sleep(rest).await;
                 }
             })
         });
         let ended = join_all(callers.collect::<Vec<_>>()).await;
         ended.into_iter().for_each(|ended| ended.expect("no panic"));
-        std::mem::take(&mut *lock(&fared))
+        std::mem::take(&mut *locked(&fared))
     }
 }
 
@@ -111,10 +112,6 @@ impl Fared {
              p99 {p99:?}, at most {most:?} ({error:?})"
         )
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Longer than any call may take.

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::io;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bellwether::adapter::locked;
 use bellwether::service::{Handle, ReadThrough};
 use bellwether::{CacheStatus, Error, Key, ReadThroughLayer, StoreError, Wait, WhenAbandoned};
 use bellwether_redis::{RedisOptions, RedisStore};
@@ -136,7 +137,7 @@ impl Member {
     async fn begin(&self, burst: u64, key: u64, callers: usize) -> Reply {
         let (begun, mut all_begun) = mpsc::channel(1);
         let callers = (0..callers).map(|_| Some(self.call(key, begun.clone())));
-        self.bursts().entry(burst).or_default().extend(callers);
+        locked(&self.bursts).entry(burst).or_default().extend(callers);
         drop(begun);
         // The channel ends when every caller has dropped its end of it.
         while all_begun.recv().await.is_some() {}
@@ -158,7 +159,7 @@ impl Member {
     }
 
     async fn leave(&self, burst: u64, leaving: &[usize]) -> Reply {
-        let callers: Vec<Caller> = match self.bursts().get_mut(&burst) {
+        let callers: Vec<Caller> = match locked(&self.bursts).get_mut(&burst) {
             Some(callers) => leaving.iter().filter_map(|at| callers[*at].take()).collect(),
             None => return Reply::Failed(format!("no burst {burst}")),
         };
@@ -169,7 +170,7 @@ impl Member {
     }
 
     async fn end(&self, burst: u64) -> Vec<Answer> {
-        let callers = self.bursts().remove(&burst).unwrap_or_default();
+        let callers = locked(&self.bursts).remove(&burst).unwrap_or_default();
         let answers = join_all(callers.into_iter().flatten()).await;
         let answers = answers.into_iter().map(|answer| answer.expect("no panic"));
         answers.collect()
@@ -197,10 +198,6 @@ impl Member {
             kept: stats.replay.pending,
             sums: self.service.stats().into(),
         }
-    }
-
-    fn bursts(&self) -> MutexGuard<'_, HashMap<u64, Vec<Option<Caller>>>> {
-        self.bursts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

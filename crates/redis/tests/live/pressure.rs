@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fs;
 use std::future::ready;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bellwether::adapter::locked;
 use bellwether::service::ReadThrough;
 use bellwether::{Key, ReadThroughLayer};
 use bellwether_redis::RedisStore;
@@ -42,7 +43,7 @@ impl Service<u64> for Loader {
 
     fn call(&mut self, sku: u64) -> Self::Future {
         let loads = Arc::clone(&self.loads);
-        *loads.lock().unwrap_or_else(PoisonError::into_inner).entry(sku).or_default() += 1;
+        *locked(&loads).entry(sku).or_default() += 1;
         let answer = text(sku, self.bytes);
         Box::pin(async move {
             sleep(Duration::from_millis(1)).await;

@@ -87,7 +87,6 @@ mod on;
 mod operation;
 mod script;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -274,13 +273,6 @@ impl<S> Clone for FaultyStore<S> {
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for FaultyStore<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FaultyStore")
-            .field("store", &self.store)
-            .field("script", &self.script)
-            .field("remote", &self.remote)
-            .field("without_push", &self.without_push)
-            .finish()
-    }
+bellwether::debug_fields! { FaultyStore<S> where S: Debug => |it|
+    store = it.store, script = it.script, remote = it.remote, without_push = it.without_push
 }

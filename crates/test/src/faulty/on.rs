@@ -1,7 +1,6 @@
 //! The choice of the calls that a fault is for.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,11 +136,4 @@ impl On<Settled> {
     }
 }
 
-impl<A> fmt::Debug for On<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("On")
-            .field("operation", &self.operation)
-            .field("choice", &self.choice)
-            .finish_non_exhaustive()
-    }
-}
+bellwether::debug_fields! { On<A> => |it| operation = it.operation, choice = it.choice }

@@ -1,8 +1,9 @@
 //! The faults that a test has set, and the calls so far.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use bellwether::adapter::locked;
 use tokio::sync::watch;
 
 use super::fault::{CallFaults, FaultPart};
@@ -49,19 +50,19 @@ pub(super) enum Choice {
 
 impl Script {
     pub(super) fn say(&self, rule: Rule) {
-        self.state().rules.push(rule);
+        locked(&self.state).rules.push(rule);
     }
 
     pub(super) fn lose_changes(&self) {
-        self.state().loses_changes = true;
+        locked(&self.state).loses_changes = true;
     }
 
     pub(super) fn loses_changes(&self) -> bool {
-        self.state().loses_changes
+        locked(&self.state).loses_changes
     }
 
     pub(super) fn heal(&self) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.rules.clear();
         state.loses_changes = false;
         drop(state);
@@ -69,20 +70,20 @@ impl Script {
     }
 
     pub(super) fn calls(&self, operation: Operation) -> usize {
-        self.state().calls[operation as usize]
+        locked(&self.state).calls[operation as usize]
     }
 
     pub(super) fn total_calls(&self) -> usize {
-        self.state().calls.iter().sum()
+        locked(&self.state).calls.iter().sum()
     }
 
     pub(super) fn struck(&self) -> usize {
-        self.state().struck
+        locked(&self.state).struck
     }
 
     /// Counts a call, and gives its faults if there are any.
     pub(super) fn note(&self, operation: Operation) -> Option<CallFaults> {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.calls[operation as usize] += 1;
         let parts: Vec<_> =
             state.rules.iter_mut().filter_map(|rule| rule.strike(operation)).flatten().collect();
@@ -92,15 +93,11 @@ impl Script {
         state.struck += 1;
         Some(CallFaults { parts, healed: Healed::since_now(self.healings.clone()) })
     }
-
-    fn state(&self) -> MutexGuard<'_, ScriptState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.state().fmt(f)
+        locked(&self.state).fmt(f)
     }
 }
 

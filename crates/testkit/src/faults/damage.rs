@@ -1,6 +1,7 @@
 //! Damage to single bytes of what the server sends.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use bellwether::adapter::locked;
+use std::sync::{Arc, Mutex};
 
 /// The damage to come, counted over all connections of a proxy.
 #[derive(Clone, Debug, Default)]
@@ -19,26 +20,26 @@ struct State {
 impl Damage {
     /// Changes bits of the n-th byte from now on, counted from 0.
     pub(super) fn flip(&self, nth: u64, bits: u8) {
-        let mut state = self.state();
+        let mut state = locked(&self.0);
         let at = state.delivered + nth;
         state.flips.push((at, bits));
     }
 
     /// Lets so many more bytes pass, and then ends the connection.
     pub(super) fn cut_after(&self, bytes: u64) {
-        let mut state = self.state();
+        let mut state = locked(&self.0);
         state.cut = Some(state.delivered + bytes);
     }
 
     pub(super) fn clear(&self) {
-        let mut state = self.state();
+        let mut state = locked(&self.0);
         state.flips.clear();
         state.cut = None;
     }
 
     /// Damages what is about to be delivered, and says whether the connection ends after it.
     pub(super) fn befall(&self, bytes: &mut Vec<u8>) -> bool {
-        let mut state = self.state();
+        let mut state = locked(&self.0);
         let begin = state.delivered;
         let end = begin + bytes.len() as u64;
         let cut = state.cut.take_if(|cut| *cut <= end);
@@ -55,9 +56,5 @@ impl Damage {
             !is_here
         });
         cut.is_some()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,10 +11,11 @@ use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
+use bellwether::adapter::locked;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -49,12 +50,12 @@ pub struct HeldCommand {
 impl HeldCommand {
     /// Whether it has come.
     pub fn is_held(&self) -> bool {
-        lock(&self.command).is_some()
+        locked(&self.command).is_some()
     }
 
     /// Delivers it over a connection of its own, and waits until the server has executed it.
     pub async fn deliver(&mut self) {
-        let command = lock(&self.command).take().expect("a command that has come");
+        let command = locked(&self.command).take().expect("a command that has come");
         let mut server = TcpStream::connect(self.upstream).await.expect("a server");
         server.write_all(&command).await.expect("a server that reads");
         server.read_u8().await.expect("a reply");
@@ -110,7 +111,7 @@ impl FaultProxy {
 
     /// Ends silence and refusal. What was held back is delivered, as TCP would.
     pub fn pass(&self) {
-        let mut listener = lock(&self.listener);
+        let mut listener = locked(&self.listener);
         if listener.is_none() {
             *listener = Some(listen(self.address).expect("no other process takes our port"));
         }
@@ -151,7 +152,7 @@ impl FaultProxy {
 
     /// Answers new connections by a reset; those that exist are not affected.
     pub fn refuse(&self) {
-        if let Some(listener) = lock(&self.listener).take() {
+        if let Some(listener) = locked(&self.listener).take() {
             close(listener);
         }
     }
@@ -206,10 +207,6 @@ impl FaultProxy {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
@@ -238,7 +235,7 @@ async fn serve(listener: Arc<Listener>, upstream: Upstream) {
 }
 
 async fn accept(listener: &Listener) -> io::Result<(TcpStream, SocketAddr)> {
-    poll_fn(|cx| match &*lock(listener) {
+    poll_fn(|cx| match &*locked(listener) {
         Some(listener) => listener.poll_accept(cx),
         None => Poll::Pending,
     })

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::resp::{self, Length};
+use bellwether::adapter::locked;
 
 /// Has a reply of ours in the place of the server's.
 #[derive(Clone, Debug)]
@@ -60,12 +61,12 @@ impl Replacements {
     pub(super) fn add(&self, replacement: Replacement) -> Replaced {
         // Of its own, so that one replacement can be said several times.
         let count = Arc::default();
-        self.all().push(Replacement { count: Arc::clone(&count), ..replacement });
+        locked(&self.all).push(Replacement { count: Arc::clone(&count), ..replacement });
         Replaced(count)
     }
 
     pub(super) fn clear(&self) {
-        self.all().clear();
+        locked(&self.all).clear();
         self.lose_pushes(false);
     }
 
@@ -79,32 +80,28 @@ impl Replacements {
 
     pub(super) fn hold(&self, needle: &[u8]) -> Arc<Mutex<Option<Vec<u8>>>> {
         let command = Arc::default();
-        lock(&self.holds).push(Hold { needle: needle.to_vec(), command: Arc::clone(&command) });
+        locked(&self.holds).push(Hold { needle: needle.to_vec(), command: Arc::clone(&command) });
         command
     }
 
     /// Whether a command is held back. It is kept then.
     fn keeps(&self, command: &[u8]) -> bool {
-        let mut waiting = lock(&self.holds);
+        let mut waiting = locked(&self.holds);
         let words = if waiting.is_empty() { return false } else { resp::words(command) };
         let Some(at) = waiting.iter().position(|it| holds(&words, &it.needle)) else {
             return false;
         };
-        *lock(&waiting.remove(at).command) = Some(command.to_vec());
+        *locked(&waiting.remove(at).command) = Some(command.to_vec());
         true
     }
 
     /// The first one for a command, which has been used once more then.
     fn choose(&self, command: &[u8]) -> Option<Replacement> {
-        let mut all = self.all();
+        let mut all = locked(&self.all);
         let words = if all.is_empty() { return None } else { resp::words(command) };
         let chosen = all.iter_mut().find(|it| it.left > 0 && holds(&words, &it.needle))?;
         chosen.left -= 1;
         Some(chosen.clone())
-    }
-
-    fn all(&self) -> MutexGuard<'_, Vec<Replacement>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -166,7 +163,7 @@ impl Inspect for Commands {
             if !command.trim_ascii().is_empty() && !self.replacements.keeps(command) {
                 let replacement = self.replacements.choose(command);
                 let is_done = replacement.as_ref().is_none_or(|it| it.is_done);
-                lock(&self.expected).push_back(replacement);
+                locked(&self.expected).push_back(replacement);
                 passing.extend_from_slice(if is_done { command } else { HARMLESS });
             }
         });
@@ -187,7 +184,7 @@ impl Inspect for Replies {
                 return;
             }
             let expected =
-                if resp::is_push(reply) { None } else { lock(&self.expected).pop_front() };
+                if resp::is_push(reply) { None } else { locked(&self.expected).pop_front() };
             match expected.flatten() {
                 Some(replacement) => {
                     passing.extend_from_slice(&replacement.reply);
@@ -203,10 +200,6 @@ impl Inspect for Replies {
     fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.frames.held)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Splits a stream into frames.

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bellwether::adapter::locked;
 use bellwether_lock::Lock;
 
 use super::hold::Hold;
@@ -69,7 +70,7 @@ impl Locker {
         match Hold::take(&self.lock, key, lease, patience).await {
             Ok(Some(hold)) => {
                 let fence = hold.fence;
-                self.holds.lock().unwrap_or_else(PoisonError::into_inner).insert(key, hold);
+                locked(&self.holds).insert(key, hold);
                 LockReply::Held(fence)
             }
             Ok(None) => LockReply::Busy,
@@ -78,7 +79,7 @@ impl Locker {
     }
 
     fn held(&self, key: u64) -> Hold {
-        let holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds = locked(&self.holds);
         holds.get(&key).expect("it took the key").clone()
     }
 }

@@ -6,10 +6,11 @@ use std::marker::PhantomData;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{fmt, thread};
 
+use bellwether::adapter::locked;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
@@ -73,11 +74,11 @@ impl<C: Serialize, R: DeserializeOwned + Send + 'static> Worker<C, R> {
     pub fn send(&self, command: &C) -> oneshot::Receiver<R> {
         let id = self.asked.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
-        let mut pending = lock(&self.pending);
+        let mut pending = locked(&self.pending);
         pending.as_mut().expect("the worker lives").insert(id, answer);
         drop(pending);
         let line = serde_json::to_string(&Order { id, command }).expect("it is JSON") + "\n";
-        let written = lock(&self.commands).write_all(line.as_bytes());
+        let written = locked(&self.commands).write_all(line.as_bytes());
         written.expect("the worker reads");
         answered
     }
@@ -135,15 +136,11 @@ fn receive<R: DeserializeOwned>(
         match serde_json::from_str(line) {
             Ok(WorkerMessage::Opened(opened)) => _ = opens.take().map(|opens| opens.send(opened)),
             Ok(WorkerMessage::Reply { id, reply }) => {
-                let waiting = lock(pending).as_mut().and_then(|pending| pending.remove(&id));
+                let waiting = locked(pending).as_mut().and_then(|pending| pending.remove(&id));
                 let _ = waiting.map(|waiting| waiting.send(reply));
             }
             Err(_) => break,
         }
     }
-    *lock(pending) = None;
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    *locked(pending) = None;
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bellwether::adapter::locked;
 use bellwether::service::ReadThrough;
 use bellwether::{CacheStatus, Key, ReadThroughLayer};
 use bellwether_redis::RedisStore;
@@ -34,13 +35,9 @@ struct Loads {
 }
 
 impl Loader {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Loads>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The most loads of any key that there were at once.
     fn most_at_once(&self) -> u64 {
-        self.lock().values().map(|loads| loads.most).max().unwrap_or_default()
+        locked(&self.0).values().map(|loads| loads.most).max().unwrap_or_default()
     }
 }
 
@@ -60,13 +57,13 @@ impl Service<u64> for Loader {
         let loader = self.clone();
         Box::pin(async move {
             {
-                let mut table = loader.lock();
+                let mut table = locked(&loader.0);
                 let loads = table.entry(sku).or_default();
                 loads.now += 1;
                 loads.most = loads.most.max(loads.now);
             }
             sleep(LOAD).await;
-            loader.lock().entry(sku).or_default().now -= 1;
+            locked(&loader.0).entry(sku).or_default().now -= 1;
             Ok(sku)
         })
     }
