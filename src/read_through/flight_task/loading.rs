@@ -7,9 +7,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::queueing::{LoadAdmission, Queueing};
-use super::scope::{
-    AskedFallback, Carried, FlightHold, GrantedLease, Purpose, SHARE, Scope, renewing,
-};
+use super::scope::{AskedFallback, Carried, FlightHold, GrantedLease, Purpose, Scope};
+use super::settling::{SHARE, renewing};
 use crate::codec::Codec;
 use crate::error::CacheError;
 use crate::flight::{Generation, Leader, Phase};

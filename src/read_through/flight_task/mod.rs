@@ -3,6 +3,7 @@
 mod loading;
 mod queueing;
 mod scope;
+mod settling;
 
 use std::fmt::Display;
 use std::mem;
@@ -19,6 +20,7 @@ pub(crate) use self::scope::Purpose;
 use self::loading::FlightLoad;
 use self::queueing::{LoadAdmission, Queueing};
 use self::scope::{Carried, FlightHold, FlightMemory, Scope, TaskEvent, TaskState};
+use self::settling::Settling;
 use super::core::Core;
 use super::load::{LentJob, Loader};
 use super::load_group::GroupOfItem;
@@ -214,9 +216,11 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
                 }
             }
             TaskState::Committing { lease, draft, began, outcome } => {
-                scope.commit(lease, draft, began, outcome).await
+                Settling { scope }.commit(lease, draft, began, outcome).await
             }
-            TaskState::Releasing { lease, record } => scope.release(lease, record).await,
+            TaskState::Releasing { lease, record } => {
+                Settling { scope }.release(lease, record).await
+            }
             TaskState::CoolingDown { failure, until, hold } => {
                 match self.cool_down(until, failure.is_none()).await {
                     true => TaskEvent::JoinedCooldown { failure, until, hold },
