@@ -31,7 +31,7 @@ pub use self::prometheus::{PrometheusServer, promtool, promtool_says};
 pub use self::redis::RedisServer;
 pub use self::redis_cluster::{RedisCluster, free_cluster_port};
 pub use self::redis_tls::chosen_server_lacks_tls;
-pub use self::resp2::{Connection, Reply};
+pub use self::resp2::{Connection, Reply, request};
 pub use self::sentinel_fleet::{SERVICE, SentinelFleet, url_of};
 pub use self::tls_front::TlsFront;
 pub use self::zookeeper::{TICK, ZooKeeperServer};

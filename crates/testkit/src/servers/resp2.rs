@@ -46,11 +46,7 @@ impl Connection {
 
     /// The outer error is the connection's, the inner one the server's.
     pub(super) fn send(&mut self, words: &[&str]) -> io::Result<Result<Reply, String>> {
-        let mut request = format!("*{}\r\n", words.len());
-        for word in words {
-            request += &format!("${}\r\n{word}\r\n", word.len());
-        }
-        self.0.get_mut().write_all(request.as_bytes())?;
+        self.0.get_mut().write_all(&request(words))?;
         self.receive()
     }
 
@@ -91,6 +87,12 @@ impl Connection {
         self.0.read_line(&mut line)?;
         Ok(line.trim_end().to_owned())
     }
+}
+
+/// A command as clients send it.
+pub fn request(words: &[&str]) -> Vec<u8> {
+    let lines = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("*{}\r\n{}", words.len(), lines.collect::<String>()).into_bytes()
 }
 
 fn number(digits: &str) -> io::Result<i64> {

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use bellwether_testkit::faults::{FaultProxy, Replacement};
-use bellwether_testkit::servers::{RedisServer, Reply};
+use bellwether_testkit::servers::{RedisServer, Reply, request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -25,15 +25,8 @@ async fn with_client() -> (RedisServer, FaultProxy, TcpStream) {
 /// How long anything asked for may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// As clients send it.
-fn command(words: &[&str]) -> Vec<u8> {
-    let words = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
-    let words: Vec<_> = words.collect();
-    format!("*{}\r\n{}", words.len(), words.concat()).into_bytes()
-}
-
 async fn send(client: &mut TcpStream, commands: &[&[&str]]) {
-    let commands: Vec<_> = commands.iter().map(|words| command(words)).collect();
+    let commands: Vec<_> = commands.iter().map(|words| request(words)).collect();
     client.write_all(&commands.concat()).await.unwrap();
 }
 
