@@ -1,17 +1,17 @@
 //! Bursts: all workers miss a new key at the same moment, and the source counts the loads.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 use crate::clock::now;
-use crate::hub::BurstReport;
+use crate::faults::FaultLog;
+use crate::hub::{BurstReport, Hub};
 use crate::kinds::{Kind, RowKey};
+use crate::locked::locked;
 use crate::messages::{Order, Promise, Suspect};
 use crate::row::Versions;
-use crate::servers::locked;
-use crate::turn::Turn;
 
 /// Callers in each worker.
 const CALLERS: usize = 12;
@@ -24,47 +24,47 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const STALLED: u64 = 200_000;
 
 /// Plays bursts one after the other, until it is dropped.
-pub(crate) async fn run(turn: Arc<Turn>, workers: usize) {
+pub(crate) async fn run(hub: Arc<Hub>, log: Arc<Mutex<FaultLog>>, workers: usize) {
     let mut round = 0;
     loop {
         sleep(PAUSE).await;
         round += 1;
-        play(&turn, workers, round).await;
+        play(&hub, &log, workers, round).await;
     }
 }
 
-async fn play(turn: &Turn, workers: usize, round: u64) {
+async fn play(hub: &Hub, log: &Mutex<FaultLog>, workers: usize, round: u64) {
     let at = now() + AHEAD;
-    let stalled = turn.hub.stalled();
+    let stalled = hub.stalled();
     let key = RowKey { kind: Kind::Burst, number: round };
-    turn.hub.take_bursts();
-    turn.hub.order(&Order::Burst { round, at, callers: CALLERS });
+    hub.take_bursts();
+    hub.order(&Order::Burst { round, at, callers: CALLERS });
     let until = Instant::now() + PATIENCE;
     let mut reports: Vec<BurstReport> = Vec::new();
     while reports.len() < workers && Instant::now() < until {
         sleep(Duration::from_millis(2)).await;
-        reports.extend(turn.hub.take_bursts().into_iter().filter(|report| report.round == round));
+        reports.extend(hub.take_bursts().into_iter().filter(|report| report.round == round));
     }
-    let loads = turn.hub.take_loads(key.id());
-    let is_calm = locked(&turn.log).is_calm(at, now());
+    let loads = hub.take_loads(key.id());
+    let is_calm = locked(log).is_calm(at, now());
     let is_complete = reports.len() == workers;
     let ran = reports.iter().all(|report| report.stalled < STALLED)
-        && turn.hub.stalled().saturating_sub(stalled) < STALLED;
+        && hub.stalled().saturating_sub(stalled) < STALLED;
     if !(is_calm && is_complete && ran) {
-        turn.hub.measure("loads per key, faults", loads);
+        hub.measure("loads per key, faults", loads);
         return;
     }
     // The machine was too busy for Redis to answer in time, which is a fault of its own.
     if reports.iter().any(|report| report.bypassed > 0) {
-        turn.hub.measure("loads per key, Redis too slow", loads);
+        hub.measure("loads per key, Redis too slow", loads);
         return;
     }
-    turn.hub.measure("loads per key, no fault", loads);
+    hub.measure("loads per key, no fault", loads);
     let failed = reports.iter().find(|report| report.errors > 0);
     if loads != 1 || failed.is_some() {
         let detail = format!("{loads} loads, reports: {reports:?}");
         let reader = failed.map_or(0, |report| 2 * report.worker as usize);
-        turn.hub.suspect(suspect(key, at, reader, detail));
+        hub.suspect(suspect(key, at, reader, detail));
     }
 }
 

@@ -1,9 +1,11 @@
 //! The clock by which all processes of this machine tell what was before what.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::locked::locked;
 
 /// Microseconds of the system's monotonic clock, which all processes share and which is never set.
 pub(crate) fn now() -> u64 {
@@ -37,7 +39,7 @@ impl Stalls {
             loop {
                 tokio::time::sleep(TICK).await;
                 let Some(stalls) = weak.upgrade() else { return };
-                let mut stalled = stalls.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut stalled = locked(&stalls.0);
                 *stalled = stalled.until(now());
             }
         });
@@ -46,7 +48,7 @@ impl Stalls {
 
     /// In microseconds, since it is measured. It never falls.
     pub(crate) fn total(&self) -> u64 {
-        let stalled = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let stalled = locked(&self.0);
         // After a stall, others may run before the task that measures.
         stalled.until(now()).total
     }

@@ -21,13 +21,14 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now;
 use crate::kinds::{CHANGING, GROUPS, Kind, ROWS, RowKey};
+use crate::locked::locked;
 use crate::row::mixed;
 
 const HEAD: usize = 24;
@@ -171,7 +172,7 @@ impl Floors {
     /// An invalidation has returned `Ok`: all reads that begin from now on are bound by it.
     pub(crate) fn publish(&self, subject: Subject, sort: Sort, member: usize, version: u64) {
         let at = now();
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = locked(&self.written);
         let slot = written
             .entry((subject, sort, member))
             .or_insert_with(|| self.continued(subject, sort, member));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::clock::Stalls;
+use crate::locked::locked;
 use crate::messages::{Ask, Order, Report, Suspect};
 use crate::source::Rows;
 use crate::tally::Tally;
@@ -75,13 +76,9 @@ impl Hub {
         Ok(hub)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sends an order to all workers.
     pub(crate) fn order(&self, order: &Order) {
-        for worker in self.state().workers.values() {
+        for worker in locked(&self.state).workers.values() {
             let _ = worker.send(order.clone());
         }
     }
@@ -91,37 +88,37 @@ impl Hub {
     }
 
     pub(crate) fn ready(&self) -> usize {
-        self.state().workers.len()
+        locked(&self.state).workers.len()
     }
 
     /// How many workers have ended their work.
     pub(crate) fn ended(&self) -> usize {
-        self.state().ended
+        locked(&self.state).ended
     }
 
     pub(crate) fn forget(&self, worker: u32) {
-        self.state().workers.remove(&worker);
+        locked(&self.state).workers.remove(&worker);
     }
 
     pub(crate) fn take_bursts(&self) -> Vec<BurstReport> {
-        std::mem::take(&mut self.state().bursts)
+        std::mem::take(&mut locked(&self.state).bursts)
     }
 
     pub(crate) fn take_loads(&self, key: u64) -> u64 {
-        self.state().rows.take_loads(key)
+        locked(&self.state).rows.take_loads(key)
     }
 
     pub(crate) fn count(&self, what: &str) {
-        self.state().tally.count(what, 1);
+        locked(&self.state).tally.count(what, 1);
     }
 
     pub(crate) fn measure(&self, what: &str, value: u64) {
-        self.state().tally.measure(what, value);
+        locked(&self.state).tally.measure(what, value);
     }
 
     /// The counts so far, and how many reads are suspected.
     pub(crate) fn so_far(&self) -> (Tally, usize) {
-        let state = self.state();
+        let state = locked(&self.state);
         let mut tally = state.tally.clone();
         tally.add(&state.rows.tally);
         (tally, state.suspects.len())
@@ -129,7 +126,7 @@ impl Hub {
 
     /// What is suspected, each with the history of its row.
     pub(crate) fn suspects(&self) -> Vec<(Suspect, Vec<crate::source::Happened>)> {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let suspects = std::mem::take(&mut state.suspects);
         let with_history = suspects.into_iter().map(|suspect| {
             let history = state.rows.history(suspect.key);
@@ -150,23 +147,23 @@ impl Hub {
             match report {
                 Report::Ready { worker } => {
                     number = worker;
-                    self.state().workers.insert(worker, orders.clone());
+                    locked(&self.state).workers.insert(worker, orders.clone());
                 }
                 Report::Ask { id, ask } => self.answer(number, id, ask, &orders),
-                Report::Tally(tally) => self.state().tally.add(&tally),
+                Report::Tally(tally) => locked(&self.state).tally.add(&tally),
                 Report::Suspect(suspect) => self.suspect(*suspect),
                 Report::Burst { round, errors, bypassed, stalled } => {
                     let worker = number;
                     let report = BurstReport { worker, round, errors, bypassed, stalled };
-                    self.state().bursts.push(report);
+                    locked(&self.state).bursts.push(report);
                 }
-                Report::Ended => self.state().ended += 1,
+                Report::Ended => locked(&self.state).ended += 1,
             }
         }
     }
 
     pub(crate) fn suspect(&self, suspect: Suspect) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         match state.suspects.len() {
             MOST_SUSPECTS => state.tally.count("suspects without a record", 1),
             _ => state.suspects.push(suspect),
@@ -181,8 +178,8 @@ impl Hub {
         orders: &mpsc::UnboundedSender<Order>,
     ) {
         let rows = match ask {
-            Ask::Change { keys } => Some(self.state().rows.change(worker, &keys)),
-            Ask::ChangeGroup { group } => Some(self.state().rows.change_group(group)),
+            Ask::Change { keys } => Some(locked(&self.state).rows.change(worker, &keys)),
+            Ask::ChangeGroup { group } => Some(locked(&self.state).rows.change_group(group)),
             Ask::Load { keys } => {
                 tokio::spawn(Arc::clone(self).load(worker, id, keys, orders.clone()));
                 return;
@@ -200,15 +197,15 @@ impl Hub {
         orders: mpsc::UnboundedSender<Order>,
     ) {
         let [before, after] = {
-            let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut rng = locked(&self.rng);
             [load_time(&mut rng), load_time(&mut rng)]
         };
-        self.state().rows.load_begins(worker, &keys);
+        locked(&self.state).rows.load_begins(worker, &keys);
         sleep(before).await;
         let rows = if self.is_failing.load(Ordering::Relaxed) {
             None
         } else {
-            Some(self.state().rows.read(worker, &keys))
+            Some(locked(&self.state).rows.read(worker, &keys))
         };
         sleep(after).await;
         let _ = orders.send(Order::Answer { id, rows });

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::faults::Fault;
+use crate::faults::{Fault, FaultLog};
+use crate::hub::Hub;
 use crate::kinds::RowKey;
 use crate::messages::{Promise, Suspect};
-use crate::servers::locked;
 use crate::source::Happened;
 use crate::tally::Tally;
-use crate::turn::Turn;
 
 /// A broken promise, with all that is known of it.
 #[derive(Clone, Debug, Serialize)]
@@ -31,12 +30,11 @@ pub(crate) struct Judged {
     pub(crate) faults: BTreeMap<String, u64>,
 }
 
-/// Judges a turn that is over.
-pub(crate) fn judge(turn: &Turn) -> Judged {
-    let (mut tally, _) = turn.hub.so_far();
-    let log = locked(&turn.log).clone();
+/// Judges a turn that is over, by what the hub has suspected and which faults there were.
+pub(crate) fn judge(servers: &'static str, seed: u64, hub: &Hub, log: &FaultLog) -> Judged {
+    let (mut tally, _) = hub.so_far();
     let mut violations = Vec::new();
-    for (read, history) in turn.hub.suspects() {
+    for (read, history) in hub.suspects() {
         if read.broken.is_empty() && read.is_undecided {
             tally.count("undecided", 1);
             continue;
@@ -48,7 +46,6 @@ pub(crate) fn judge(turn: &Turn) -> Judged {
         tally.count(&format!("violated: {:?}", read.promise), 1);
         let faults_around = log.around(&read);
         let row = RowKey::name_of(read.key);
-        let (servers, seed) = (turn.kind.name(), turn.seed);
         violations.push(Violation { servers, seed, row, read, faults_around, history });
     }
     Judged { tally, violations, faults: log.by_kind() }

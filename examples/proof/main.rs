@@ -48,6 +48,7 @@ mod floors;
 mod hub;
 mod judge;
 mod kinds;
+mod locked;
 mod messages;
 mod process;
 mod report;

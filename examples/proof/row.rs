@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::kinds::RowKey;
-
 /// Every so manieth key has a row that is too large for a message to waiters, which takes 16 KiB.
 const LARGE_EVERY: u64 = 32;
 const LARGE: usize = 20_000;
@@ -33,17 +31,17 @@ pub(crate) struct Row {
 
 impl Row {
     pub(crate) fn new(
-        key: RowKey,
+        key: u64,
         versions: Versions,
         (began, ended): (u64, u64),
         loader: u32,
     ) -> Self {
-        let padding = if key.number % LARGE_EVERY == LARGE_EVERY - 1 {
+        let padding = if key % LARGE_EVERY == LARGE_EVERY - 1 {
             letter(versions).to_string().repeat(LARGE)
         } else {
             String::new()
         };
-        let mut row = Self { key: key.id(), versions, began, ended, loader, padding, sum: 0 };
+        let mut row = Self { key, versions, began, ended, loader, padding, sum: 0 };
         row.sum = row.expected_sum();
         row
     }

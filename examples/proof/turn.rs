@@ -20,10 +20,11 @@ use crate::faults::{FaultLog, KILLED_WORKER, Loss};
 use crate::floors::Floors;
 use crate::hub::Hub;
 use crate::judge::{self, Judged};
+use crate::locked::locked;
 use crate::messages::{Order, Setup};
 use crate::process::Process;
 use crate::servers::database::Database;
-use crate::servers::{Injector, Servers, locked, pause};
+use crate::servers::{Injector, Servers, pause};
 
 /// How long the workers may take to be ready, and to end.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -72,7 +73,8 @@ impl Turn {
             eprintln!("\nproof: a turn was broken off: {why}");
             self.hub.count(BROKEN_OFF);
         }
-        Ok(judge::judge(self))
+        let log = locked(&self.log).clone();
+        Ok(judge::judge(self.kind.name(), self.seed, &self.hub, &log))
     }
 
     fn play(self: &Arc<Self>, args: &Args, runtime: &Handle) -> io::Result<()> {
@@ -82,7 +84,8 @@ impl Turn {
         let mut database = Database::start();
         let mut fleet = Fleet::start(self, args, &servers, database.as_ref())?;
         let mut seen = Seen { at: now(), primaries: servers.primaries() };
-        let bursts = runtime.spawn(bursts::run(Arc::clone(self), args.workers));
+        let (hub, log) = (Arc::clone(&self.hub), Arc::clone(&self.log));
+        let bursts = runtime.spawn(bursts::run(hub, log, args.workers));
         let until = Instant::now() + self.length;
         self.rest(&mut fleet, &servers, &mut seen, CALM);
         while Instant::now() < until && !self.is_stopped() && !args.calm {

@@ -18,6 +18,7 @@ use self::sentinel::Sentinel;
 use self::single::Single;
 use crate::args::ServerKind;
 use crate::faults::{FaultLog, Loss};
+use crate::locked::locked;
 
 /// What a fault needs to be recorded, and to be drawn.
 pub(crate) struct Injector<'a> {
@@ -43,10 +44,6 @@ impl Injector<'_> {
 /// Waits for a random time between so many milliseconds.
 pub(crate) fn pause(rng: &mut StdRng, least: u64, most: u64) {
     sleep(Duration::from_millis(rng.random_range(least..most)));
-}
-
-pub(crate) fn locked(log: &Mutex<FaultLog>) -> std::sync::MutexGuard<'_, FaultLog> {
-    log.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Running servers of one kind.

@@ -32,8 +32,15 @@ impl Single {
     pub(super) fn disturb(&mut self, injector: &mut Injector<'_>, runtime: &Handle) {
         // The proxy opens its port in the runtime.
         let _runtime = runtime.enter();
-        let Self { redis, proxy } = self;
         match injector.rng.random_range(0..12) {
+            fault @ 0..7 => self.disturb_network(fault, injector),
+            fault => self.disturb_server(fault, injector),
+        }
+    }
+
+    fn disturb_network(&self, fault: u32, injector: &mut Injector<'_>) {
+        let proxy = &self.proxy;
+        match fault {
             0 => injector.inject("connections cut", Loss::Nothing, None, |rng| {
                 for _ in 0..rng.random_range(1..6) {
                     proxy.cut();
@@ -70,11 +77,17 @@ impl Single {
                 pause(rng, 100, 2_000);
                 proxy.heal();
             }),
-            6 => injector.inject("connection cut within a reply", Loss::Nothing, None, |rng| {
+            _ => injector.inject("connection cut within a reply", Loss::Nothing, None, |rng| {
                 proxy.cut_after(rng.random_range(0..20_000));
                 pause(rng, 100, 600);
                 proxy.heal();
             }),
+        }
+    }
+
+    fn disturb_server(&mut self, fault: u32, injector: &mut Injector<'_>) {
+        let redis = &mut self.redis;
+        match fault {
             7 | 8 => injector.inject("server stopped", Loss::Nothing, None, |rng| {
                 redis.stop();
                 pause(rng, 20, 3_000);

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use bellwether::{CacheStatus, Error, LoadLocation};
 
-use super::source::{Source, SourceDown, locked};
+use super::source::{Source, SourceDown};
 use crate::clock::{Stalls, now};
 use crate::floors::{Bounds, Floor, Floors, Return, Sort, Subject};
 use crate::kinds::{LONGEST, RowKey};
+use crate::locked::locked;
 use crate::messages::{Promise, Report, Setup, Suspect};
 use crate::row::{Row, Versions};
 use crate::tally::{Counts, Tally, Tier};
@@ -191,14 +192,7 @@ impl Checker {
         };
         let first = returns.iter().filter(|it| it.at > 0).map(|it| it.at).min();
         if let Some(first) = first {
-            let what = if is_stale && subject.is_group() {
-                "staleness: stale answer, tags"
-            } else if is_stale {
-                "staleness: stale answer"
-            } else {
-                staleness_of(tier)
-            };
-            locked(&self.tally).measure(what, began.at - first);
+            locked(&self.tally).measure(staleness_of(tier, subject), began.at - first);
         }
         let exceeds = |it: &Return| it.at == 0 && bound(it) == 0 || it.at + bound(it) < began.at;
         let broken: Vec<_> =
@@ -206,11 +200,7 @@ impl Checker {
         if broken.is_empty() && !is_cut {
             return;
         }
-        let promise = match tier {
-            Tier::Near | Tier::NearLookup => Promise::NearCopy,
-            Tier::Stale => Promise::Stale,
-            _ => Promise::Invalidation,
-        };
+        let promise = promise_of(tier);
         let newest = broken.iter().map(|it| it.version).max().unwrap_or(0);
         let Versions { row: version, group } = row.versions;
         let known = (row.key, version, group, began.store, newest);
@@ -248,7 +238,7 @@ impl Checker {
         tally.measure(if began.was_faulty { "latency, faults" } else { "latency, no fault" }, took);
         drop(tally);
         if ran > limit + MARGIN {
-            let row = Row::new(began.key, Versions::default(), (0, 0), 0);
+            let row = Row::new(began.key.id(), Versions::default(), (0, 0), 0);
             let tier = tier(began.store, answered);
             let row = answered.answer.as_ref().unwrap_or(&row);
             let suspect =
@@ -287,10 +277,21 @@ impl Checker {
 /// The store of a process that has near copies; the other one has none.
 pub(super) const NEAR: usize = 1;
 
-fn staleness_of(tier: Tier) -> &'static str {
+/// What an answer of a tier breaks if it is too old.
+fn promise_of(tier: Tier) -> Promise {
+    match tier {
+        Tier::Near | Tier::NearLookup => Promise::NearCopy,
+        Tier::Stale => Promise::Stale,
+        _ => Promise::Invalidation,
+    }
+}
+
+fn staleness_of(tier: Tier, subject: Subject) -> &'static str {
     match tier {
         Tier::Near => "staleness: near copy",
         Tier::NearLookup => "staleness: hit beside near copies",
+        Tier::Stale if subject.is_group() => "staleness: stale answer, tags",
+        Tier::Stale => "staleness: stale answer",
         _ => "staleness: others",
     }
 }

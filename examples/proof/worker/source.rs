@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::{fmt, io};
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::now;
 use crate::kinds::RowKey;
+use crate::locked::locked;
 use crate::messages::{Ask, Order, Report};
 use crate::row::{Row, Versions};
 
@@ -83,7 +84,7 @@ impl Source {
         let versions = self.ask(Ask::Load { keys: ids }).await?;
         let times = (began, now());
         let rows = keys.into_iter().zip(versions);
-        Ok(rows.map(|(key, versions)| Row::new(key, versions, times, self.worker)).collect())
+        Ok(rows.map(|(key, versions)| Row::new(key.id(), versions, times, self.worker)).collect())
     }
 
     /// Changes rows, and gives the versions that they have now.
@@ -123,8 +124,4 @@ impl Source {
 
 fn line(report: &Report) -> String {
     serde_json::to_string(report).expect("it is JSON") + "\n"
-}
-
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

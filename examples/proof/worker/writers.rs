@@ -78,7 +78,7 @@ impl World {
             let began = now();
             let Ok(versions) = self.source.change(&[key]).await else { continue };
             let Some(versions) = versions.first().copied() else { continue };
-            let row = Row::new(key, versions, (began, now()), self.setup.worker);
+            let row = Row::new(key.id(), versions, (began, now()), self.setup.worker);
             let put = self.caches.of(store, key).put(key.number, row).await;
             match put {
                 Ok(is_stored) => {

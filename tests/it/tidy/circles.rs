@@ -12,8 +12,6 @@ const OPEN: &[&[&str]] = &[
     &["catalog/shop.rs", "catalog/stats.rs"],
     &["model/putting.rs", "model/rules.rs", "model/storing.rs", "model/world.rs"],
     &["interleavings/connection.rs", "interleavings/connector.rs"],
-    &["proof/bursts.rs", "proof/judge.rs", "proof/turn.rs"],
-    &["proof/kinds.rs", "proof/row.rs"],
     &[
         "fleet/fleet.rs",
         "fleet/messages.rs",
