@@ -562,7 +562,8 @@ impl<K, V, C> CacheBuilder<K, V, C> {
         Self { version: Some(version), ..self }
     }
 
-    /// Sets the codec: how a value becomes bytes, and back. It keeps values as they are.
+    /// Sets the codec: how a value becomes bytes, and back. What it keeps ([`Kept`](Codec::Kept)) is the
+    /// value itself.
     ///
     /// Default: [`Json`], for values that can be cloned and serialised. (Those that cannot be
     /// serialised: [`Cache::in_process`].)

@@ -141,7 +141,7 @@ impl VaryIndex {
         self
     }
 
-    /// Encodes it, as a response without content.
+    /// Writes it as it is stored: behind the byte that tells it from a response.
     pub(super) fn encode(&self, room: &mut EncodeBuffer) -> Result<(), BoxError> {
         room.write_all(&[Self::FIRST_BYTE])?;
         postcard::to_io(self, &mut *room)?;

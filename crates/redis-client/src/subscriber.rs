@@ -90,6 +90,8 @@ impl Subscriber {
 }
 
 impl SubscriberTask {
+    /// Subscribes, receives until the connection or the primary is gone, and begins again. Ends when the
+    /// [`Subscriber`] is dropped.
     async fn run(self) {
         let mut failures = 0;
         loop {
