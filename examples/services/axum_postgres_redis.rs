@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let items = Cache::builder("item", store.clone())
         .ttl(Duration::from_secs(60))
         .stale_if_error(Duration::from_secs(600)) // an old item is better than an error
-        .load_timeout(Duration::from_secs(5)) // callers wait as long, and 1 s
+        .load_timeout(Duration::from_secs(5)) // bounds a load, and the wait for it
         .max_loads(20)
         .build()?;
     let app = Router::new()
