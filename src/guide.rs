@@ -5,9 +5,12 @@
 //! | page | read it to |
 //! |---|---|
 //! | [`getting_started`] | put a cache in front of a loader, and see one load for a thousand callers |
+//! | [`story`] | see what each option saves, in counted queries |
 //! | [`lifetimes`] | choose a ttl, stale windows, early refresh and jitter |
 //! | [`invalidation`] | remove an entry after a change, and know what that guarantees |
 //! | [`tags`] | remove many entries at once |
+//! | [`batches`] | load many keys by one query |
+//! | [`values`] | store binary data, and choose a format |
 //! | [`answers`] | say what "not found", private answers and errors mean |
 //! | [`failures`] | bound waits, and decide what callers get while Redis or the source is down |
 //! | [`cooldown`] | protect a failing source |
@@ -43,9 +46,9 @@ macro_rules! guide_pages {
 }
 
 guide_pages! {
-    alternatives answers cooldown("cooldown") failures("outage") fault_table getting_started
+    alternatives answers batches cooldown("cooldown") failures("outage") fault_table getting_started
     guarantees how_it_works in_a_program invalidation lifetimes("entry") log_messages operations options
-    performance tags("tags") testing
+    performance story tags("tags") testing values
 }
 
 #[doc = include_str!("guide/links.md")]

@@ -19,12 +19,13 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
-use bellwether::{Cache, Changed, Wait};
+use bellwether::{Cache, Changed};
 use bellwether_http::CacheRejection;
 use bellwether_redis::RedisStore;
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use tokio::signal::unix::{SignalKind, signal};
 
 struct App {
     db: PgPool,
@@ -47,8 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let items = Cache::builder("item", store.clone())
         .ttl(Duration::from_secs(60))
         .stale_if_error(Duration::from_secs(600)) // an old item is better than an error
-        .load_timeout(Duration::from_secs(5))
-        .wait(Wait::at_most(Duration::from_secs(6)))
+        .load_timeout(Duration::from_secs(5)) // bounds a load, and the wait for it
         .max_loads(20)
         .build()?;
     let app = Router::new()
@@ -63,9 +63,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Ends at Ctrl-C.
+/// Ends at SIGTERM, by which an orchestrator stops a process, and at Ctrl-C.
 async fn stop() {
-    _ = tokio::signal::ctrl_c().await;
+    let Ok(mut terminated) = signal(SignalKind::terminate()) else { return };
+    tokio::select! {
+        _ = terminated.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
 }
 
 async fn item(

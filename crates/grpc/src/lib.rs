@@ -38,11 +38,9 @@
 //! ([`metadata`](CachedMethod::metadata)). So **authenticate callers above the layer**: an interceptor below it, as by
 //! `with_interceptor`, sees only loads, and any caller gets what is stored.
 //!
-//! For a single service use `layer.layer(CatalogServer::new(..))`; it keeps its name. In a handler with a `Cache`,
-//! [`IntoStatus`] makes statuses of its errors.
-//!
-//! The [guide](mod@guide) has credentials, keys, statuses, deadlines and invalidation. With the feature `prost`, any
-//! cache keeps messages of prost by the codec `Prost`.
+//! For a single service use `layer.layer(CatalogServer::new(..))`. In a handler with a `Cache`, [`IntoStatus`] makes
+//! statuses of its errors. With the feature `prost`, any cache stores messages of prost by the codec `Prost`. The
+//! [guide](mod@guide) has the rest.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

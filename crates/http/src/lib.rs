@@ -28,7 +28,6 @@
 //! # let ask = || Request::get("/news").body(Body::empty());
 //! # let said = |answer: &Response<_>| answer.headers()["cache-status"].to_str().unwrap_or_default().to_owned();
 //! let first = app.clone().oneshot(ask()?).await?;
-//! // bellwether; fwd=uri-miss; fwd-status=200; stored; ttl=60
 //! assert!(said(&first).starts_with("bellwether; fwd=uri-miss; fwd-status=200; stored"));
 //! let second = app.oneshot(ask()?).await?;
 //! assert!(said(&second).starts_with("bellwether; hit"));
@@ -45,10 +44,8 @@
 //! - **Authenticate requests above the layer.** A stored response goes to its callers without a call of
 //!   what is below.
 //!
-//! Your handlers send no `Cache-Control`? [`HttpCacheLayer::keyed`] takes key and lifetimes from
-//! your program.
-//!
-//! The [guide](mod@guide) has the rest, and [`guide::invalidation`] changes. With the feature `axum` (0.8), handlers return the errors of a
+//! [`HttpCacheLayer::keyed`] takes key and lifetimes from your program, in place of `Cache-Control`. The
+//! [guide](mod@guide) has the rest. With the feature `axum` (0.8), handlers return the errors of a
 //! [`Cache`](bellwether::Cache) as `CacheRejection`, by `?`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -8,8 +8,6 @@
 //! `bellwether.requests` here, `bellwether_load_duration_seconds` is the histogram `bellwether.load.duration` with the
 //! unit `s`, and a label is an attribute. So the dashboard and the alert rules of the folder `observability` fit both.
 //!
-//! They are read when the SDK collects: a request costs nothing more than without OpenTelemetry.
-//!
 //! # Traces
 //! A load runs in a task of its own, and may outlive the request that began it.
 //!

@@ -1,8 +1,8 @@
 //! A client of Redis and Valkey servers, for protocols made of scripts.
 //!
-//! [`RedisClient`] runs [scripts](RedisScript). It connects, replaces broken connections, sets a timeout for each
-//! request, stops requests to a server that is down, and reports changes to [watches](RedisClient::watch).
-//! `RedisStore` of `bellwether-redis` and the Redis locks of `bellwether-lock` use it. Its API follows their needs.
+//! [`RedisClient`] runs [scripts](RedisScript), replaces broken connections, stops requests to a server that is down,
+//! and reports changes to [watches](RedisClient::watch). `RedisStore` of `bellwether-redis` and the Redis locks of
+//! `bellwether-lock` use it, and its API follows their needs.
 //!
 //! # Features
 //! | feature | default | what it adds |

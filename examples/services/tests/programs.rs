@@ -66,6 +66,19 @@ fn two_processes_of_a_shop_serve_a_change_at_once() {
 }
 
 #[test]
+fn a_shop_that_gets_sigterm_ends_with_success() {
+    let (redis, postgres) = (RedisServer::start(), PostgresServer::start());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_axum_postgres_redis"));
+    let command = command.env("REDIS_URL", redis.url()).env("DATABASE_URL", postgres.url());
+    let mut shop = Program::start(command);
+    // It answers, so it also awaits the signal.
+    assert!(shop.get("/items/1").starts_with("HTTP/1.1 200"));
+    let told = Command::new("kill").args(["-TERM", &shop.child.id().to_string()]).status();
+    assert!(told.expect("kill runs").success());
+    assert!(shop.child.wait().expect("it ends").success());
+}
+
+#[test]
 fn a_price_that_psql_changes_is_asked_for_again() {
     let (redis, postgres) = (RedisServer::start(), PostgresServer::start());
     let mut command = Command::new(env!("CARGO_BIN_EXE_postgres_triggers"));
