@@ -61,14 +61,14 @@ struct OldAnswers {
 #[derive(Serialize)]
 pub(crate) struct Outage {
     seconds: u64,
-    unprotected: Counts,
-    moka: Counts,
-    protected: Counts,
+    unprotected: WayCounts,
+    moka: WayCounts,
+    protected: WayCounts,
 }
 
 /// Of one way, in all processes.
 #[derive(Clone, Copy, Serialize)]
-struct Counts {
+struct WayCounts {
     answers: u64,
     errors: u64,
     queries: u64,
@@ -129,7 +129,7 @@ impl Demo {
         Ok(self.seen_since(Instant::now(), sku, old_cents, new_cents).await)
     }
 
-    /// Counts what visitors meet while something is down. All that they ask for was cached before.
+    /// WayCounts what visitors meet while something is down. All that they ask for was cached before.
     pub(crate) async fn outage(&self, of: Switch) -> Result<Outage, Fault> {
         let _stage = self.stage.lock().await;
         for sku in 1..=PRODUCTS {
@@ -144,7 +144,7 @@ impl Demo {
         timeout(PATIENCE, self.until_used()).await.map_err(|_| "the store is not used again")??;
         let more = |way: Way| {
             let (before, after) = (before[way as usize], after[way as usize]);
-            Counts {
+            WayCounts {
                 answers: after.answers - before.answers,
                 errors: after.errors - before.errors,
                 queries: after.queries - before.queries,
@@ -155,14 +155,14 @@ impl Demo {
     }
 
     /// The counts of each way since the start.
-    async fn counts(&self) -> Result<[Counts; 3], Fault> {
+    async fn counts(&self) -> Result<[WayCounts; 3], Fault> {
         let processes = self.fleet.get_all("/stats").await?;
         Ok(Way::ALL.map(|way| {
             let sum = |figure| {
                 let figures = processes.iter().map(|process| &process[way.name()][figure]);
                 figures.filter_map(Value::as_u64).sum()
             };
-            Counts { answers: sum("answers"), errors: sum("errors"), queries: sum("queries") }
+            WayCounts { answers: sum("answers"), errors: sum("errors"), queries: sum("queries") }
         }))
     }
 

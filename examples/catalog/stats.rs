@@ -21,12 +21,12 @@ pub(crate) struct Stats {
     moka: Side,
     protected: Side,
     outcomes: Outcomes,
-    queries: Queries,
+    queries: QueriesByOutcome,
 }
 
 #[derive(Serialize)]
 struct Side {
-    /// Queries that were begun at the database.
+    /// QueriesByOutcome that were begun at the database.
     queries: u64,
     /// How many queries wait for a connection to the database right now.
     queued: u64,
@@ -47,7 +47,7 @@ struct Outcomes {
 
 /// The queries of bellwether's cache, by what their requests got. They are all of its side.
 #[derive(Serialize)]
-struct Queries {
+struct QueriesByOutcome {
     /// For the next requests: these got an answer that was still fresh.
     hit: u64,
     /// To replace a stale answer.
@@ -84,7 +84,7 @@ impl Stats {
             bypass: requests.bypassed(),
             failed: requests.failed(),
         };
-        let queries = Queries {
+        let queries = QueriesByOutcome {
             hit: loads.early + loads.audit,
             stale: loads.revalidation,
             led: loads.miss + loads.forced,

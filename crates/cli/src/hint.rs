@@ -2,25 +2,33 @@
 
 use std::collections::BTreeSet;
 
-use bellwether_redis::by_digest;
+use bellwether_redis::by_digest::{self, KeyState};
 use bellwether_redis_client::ClientSetup;
 
 use crate::CliError;
-use crate::inspect::is_known;
 use crate::nodes::scan;
 use crate::server::ServerArgs;
-use crate::target::Target;
+use crate::target::CommandTarget;
 use crate::typed_key::VERSIONS;
 
 /// The mistake in the namespace, the name, the version or the types, in this order. `kinds` are caches that are known.
-pub(crate) async fn of(server: &ServerArgs, target: &Target, kinds: &[String]) -> String {
+pub(crate) async fn of(server: &ServerArgs, target: &CommandTarget, kinds: &[String]) -> String {
     let found = find(server, target, kinds).await;
     found.unwrap_or_else(|error| {
         format!("nothing is stored, and the mistake was not found: {error}")
     })
 }
 
-async fn find(server: &ServerArgs, target: &Target, kinds: &[String]) -> Result<String, CliError> {
+/// Whether anything is there of a key.
+pub(crate) fn is_known(state: &KeyState) -> bool {
+    state.entry.is_some() || state.lease.is_some() || state.failure.is_some()
+}
+
+async fn find(
+    server: &ServerArgs,
+    target: &CommandTarget,
+    kinds: &[String],
+) -> Result<String, CliError> {
     // The user of a cache may not be allowed to scan.
     if let Ok(Some(hint)) = of_namespace(server).await {
         return Ok(hint);

@@ -47,18 +47,13 @@ pub(crate) async fn run(
             Err(error) => record.push(("changes", error.to_string().into())),
         }
     }
-    let hint = match is_known(&state) {
+    let hint = match hint::is_known(&state) {
         true => None,
         false => Some(hint::of(server, &target, &kinds).await),
     };
     record.push(("hint", hint.into()));
     show(record, json)?;
     Ok(true)
-}
-
-/// Whether anything is there of a key.
-pub(crate) fn is_known(state: &KeyState) -> bool {
-    state.entry.is_some() || state.lease.is_some() || state.failure.is_some()
 }
 
 fn entry_fields(state: &KeyState) -> ResultFields {

@@ -26,7 +26,7 @@ use clap::Parser;
 
 use self::args::{Args, Command};
 use self::server::ServerArgs;
-use self::target::{Target, TargetArgs};
+use self::target::{CommandTarget, TargetArgs};
 
 /// Why a command has failed, for people. It holds no secret.
 type CliError = Box<dyn Error + Send + Sync>;
@@ -90,11 +90,11 @@ async fn change(
 }
 
 /// Whether the servers know anything of a key or a tag. If not, it may be mistyped.
-async fn is_known(server: &ServerArgs, target: &Target) -> Result<bool, CliError> {
+async fn is_known(server: &ServerArgs, target: &CommandTarget) -> Result<bool, CliError> {
     let tag = match &target.digest {
         WithdrawnDigest::Key(key) => {
             let state = by_digest::inspect(&server.store()?, key).await?;
-            return Ok(inspect::is_known(&state) || state.watermark.is_some());
+            return Ok(hint::is_known(&state) || state.watermark.is_some());
         }
         WithdrawnDigest::Tag(tag) => tag,
     };

@@ -40,7 +40,7 @@ pub(crate) struct TargetArgs {
 
 /// What a command is about.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct CommandTarget {
     pub(crate) digest: WithdrawnDigest,
     /// The key, if it is known by more than its digest.
     pub(crate) typed: Option<TypedKey>,
@@ -48,16 +48,16 @@ pub(crate) struct Target {
 
 impl TargetArgs {
     /// The key or the tag. Only a few digits of a digest need the servers.
-    pub(crate) async fn find(&self, server: &ServerArgs) -> Result<Target, CliError> {
+    pub(crate) async fn find(&self, server: &ServerArgs) -> Result<CommandTarget, CliError> {
         if let Some([kind, parts @ ..]) = self.tag.as_deref() {
             let digest = WithdrawnDigest::Tag(TypedKey::new(kind, parts).key()?.digest());
-            return Ok(Target { digest, typed: None });
+            return Ok(CommandTarget { digest, typed: None });
         }
         let kind = self.kind.as_deref().unwrap_or_default();
         let Some(hex) = self.digest.as_deref().or_else(|| logged(kind, &self.parts)) else {
             let typed = TypedKey::new(kind, &self.parts);
             let digest = WithdrawnDigest::Key(typed.key()?.digest());
-            return Ok(Target { digest, typed: Some(typed) });
+            return Ok(CommandTarget { digest, typed: Some(typed) });
         };
         let hex = hex.rsplit('#').next().unwrap_or_default().to_lowercase();
         let known = self.known.read()?;
@@ -68,7 +68,7 @@ impl TargetArgs {
             Some(digest) => digest,
             None => search(server, &hex).await?,
         };
-        Ok(Target { digest: WithdrawnDigest::Key(digest), typed: known.get(&digest) })
+        Ok(CommandTarget { digest: WithdrawnDigest::Key(digest), typed: known.get(&digest) })
     }
 }
 
