@@ -105,7 +105,7 @@ impl<T> ErrorRule<T> {
 
     /// What it says of an error, or of the first of its sources that has the type of the rule. A rule is
     /// code of the program: one that panics says nothing.
-    fn says<'a, E>(&self, error: &'a SharedError<E>) -> Option<T> {
+    fn says<E>(&self, error: &SharedError<E>) -> Option<T> {
         let said = |error| catch_unwind(AssertUnwindSafe(|| (self.of)(error)));
         let said = chain(error).map(said).find(|said| !matches!(said, Ok(None)));
         if !self.is_settled.swap(true, Ordering::Relaxed) && said.is_none() {
