@@ -61,7 +61,7 @@ pub(crate) async fn run(args: &Args) -> Result<(), Fault> {
         _ => None,
     };
     let given = args.database.as_deref().filter(|url| *url != "sqlite");
-    let given = given.or(postgres.as_ref().map(|server| &*server.url));
+    let given = given.or_else(|| postgres.as_ref().map(|server| &*server.url));
     let database = source::prepare(given).await?;
     let recorded = match &*database {
         _ if store == "memory" => Err(NO_REDIS),

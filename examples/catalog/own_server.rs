@@ -40,7 +40,7 @@ impl OwnServer {
     ) -> Result<Self, Fault> {
         let child = Command::new("sh")
             .args(["-c", GUARDED, "sh"])
-            .arg(folder.unwrap_or(Path::new("")))
+            .arg(folder.unwrap_or_else(|| Path::new("")))
             .args(command)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::slice;
 
 use bellwether::store::Digest;
 
@@ -61,7 +62,7 @@ impl KnownKeys {
                     return Err(format!("--keys: more than {MOST_KEYS} keys").into());
                 }
                 let longer = |key: Vec<String>| {
-                    values.iter().map(move |value| [&key[..], &[value.clone()]].concat())
+                    values.iter().map(move |value| [&key[..], slice::from_ref(value)].concat())
                 };
                 keys = keys.into_iter().flat_map(longer).collect();
             }
