@@ -18,6 +18,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "memory|redis://...")]
     pub(crate) store: Option<String>,
 
+    /// The database: `sqlite` (a file beside this program), or the URL of a PostgreSQL
+    /// (default: a PostgreSQL of its own, if there is one)
+    #[arg(long, value_name = "sqlite|postgres://...")]
+    pub(crate) database: Option<String>,
+
     /// Where to serve the page; its processes listen at the ports behind it, port 0 is any that is free
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
@@ -28,7 +33,7 @@ pub(crate) struct Args {
     pub(crate) load_ms: u64,
 
     /// Run as one of the processes, until stdin ends
-    #[arg(long, hide = true, requires = "store")]
+    #[arg(long, hide = true, requires_all = ["store", "database"])]
     worker: bool,
 }
 
@@ -46,11 +51,26 @@ impl Args {
         self.worker
     }
 
+    /// Whether the database has triggers that record what changes.
+    pub(crate) fn records_changes(&self) -> bool {
+        self.database.as_deref().is_some_and(|url| url.starts_with("postgres"))
+    }
+
     pub(crate) fn load_time(&self) -> Duration {
         Duration::from_millis(self.load_ms)
     }
 
     fn checked(self) -> Result<Self, String> {
+        let is_known = |url: &str| {
+            ["sqlite:", "postgres:", "postgresql:"].iter().any(|kind| url.starts_with(kind))
+        };
+        if let Some(url) = self.database.as_deref().filter(|url| *url != "sqlite" && !is_known(url))
+        {
+            let shown = tables::shown(url);
+            return Err(format!(
+                "--database {shown}: neither `sqlite` nor like postgres://host/db"
+            ));
+        }
         if let Some(url) = self.store.as_deref().filter(|store| *store != "memory") {
             RedisOptions::new(url, "shop").map(drop).map_err(|fault| {
                 let shown = tables::shown(url);
@@ -75,6 +95,7 @@ mod tests {
     fn a_complaint_names_the_flag_and_its_value_and_the_reason() {
         for (flag, value, reason) in [
             ("--store", "127.0.0.1:6379", "neither `memory` nor like redis://"),
+            ("--database", "mysql://127.0.0.1", "neither `sqlite` nor like postgres://"),
             ("--listen", "nowhere", "invalid socket address"),
             ("--load-ms", "6000", "is not in 0..=5000"),
         ] {

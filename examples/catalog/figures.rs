@@ -31,6 +31,7 @@ impl Figures {
     pub(crate) fn render(&self, shop: &Shop) -> String {
         publish(&shop.products);
         (shop.publish_store)();
+        shop.follower.iter().for_each(publish);
         for way in Way::ALL {
             counter!(QUERIES, "way" => way.name()).absolute(shop.database(way).queries());
         }

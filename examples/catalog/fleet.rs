@@ -29,9 +29,14 @@ struct Worker {
 }
 
 impl Fleet {
-    /// Starts them over a store, and waits until each serves.
-    pub(crate) async fn start(args: &Args, store: &str, workers: u16) -> Result<Self, Fault> {
-        let workers = (1..=workers).map(|number| Worker::start(args, store, number));
+    /// Starts them over a store and a database, and waits until each serves.
+    pub(crate) async fn start(
+        args: &Args,
+        store: &str,
+        database: &str,
+        workers: u16,
+    ) -> Result<Self, Fault> {
+        let workers = (1..=workers).map(|number| Worker::start(args, store, database, number));
         let client = Client::builder(TokioExecutor::new()).build_http();
         Ok(Self { workers: try_join_all(workers).await?, client })
     }
@@ -88,13 +93,14 @@ impl Fleet {
 }
 
 impl Worker {
-    async fn start(args: &Args, store: &str, number: u16) -> Result<Self, Fault> {
+    async fn start(args: &Args, store: &str, database: &str, number: u16) -> Result<Self, Fault> {
         let port = match args.listen.port() {
             0 => 0,
             port => port + number,
         };
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["--worker", "--store", store, "--load-ms", &args.load_ms.to_string()])
+            .args(["--worker", "--store", store, "--database", database])
+            .args(["--load-ms", &args.load_ms.to_string()])
             .args(["--listen", &SocketAddr::new(args.listen.ip(), port).to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

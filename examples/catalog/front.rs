@@ -19,13 +19,18 @@ use tokio_stream::wrappers::IntervalStream;
 use crate::args::Args;
 use crate::demo::{Demo, Switch};
 use crate::fleet::Fleet;
+use crate::postgres_server::PostgresServer;
 use crate::redis_server::RedisServer;
-use crate::{Fault, listen, of_this_origin, source};
+use crate::{Fault, changes, listen, of_this_origin, source};
 
 /// How many processes share a Redis.
 const PROCESSES: u16 = 3;
 /// How often the page has new figures.
 const PACE: Duration = Duration::from_millis(500);
+const NO_REDIS: &str =
+    "This needs Redis, by which the instances hear of changes. Install it, and start again.";
+const NO_POSTGRES: &str = "This needs PostgreSQL. Install it (Debian: apt-get install postgresql; macOS: brew install \
+                           postgresql), and start again; or give one by --database postgres://…";
 const GUIDE: &str = include_str!("../../src/guide/getting_started.md");
 
 /// Markup with style and script in it: nothing else is asked for.
@@ -46,16 +51,38 @@ struct Position {
 /// Starts the processes, and serves until this one is interrupted.
 pub(crate) async fn run(args: &Args) -> Result<(), Fault> {
     let page = listen(args.listen).await?;
-    eprintln!("catalog: preparing the database; the first time this takes some seconds");
-    source::prepare().await?;
     let redis = if args.store.is_none() { RedisServer::start().await? } else { None };
     let own = redis.as_ref().map(RedisServer::url);
     let store = args.store.as_deref().or(own.as_deref()).unwrap_or("memory");
     let (kind, processes) = if store == "memory" { ("memory", 1) } else { ("Redis", PROCESSES) };
-    let fleet = Fleet::start(args, store, processes).await?;
+    eprintln!("catalog: preparing the database, which takes some seconds");
+    let postgres = match args.database {
+        None if store != "memory" => own_postgres().await,
+        _ => None,
+    };
+    let given = args.database.as_deref().filter(|url| *url != "sqlite");
+    let given = given.or_else(|| postgres.as_ref().map(|server| &*server.url));
+    let database = source::prepare(given).await?;
+    let recorded = match &*database {
+        _ if store == "memory" => Err(NO_REDIS),
+        url if url.starts_with("postgres") => {
+            changes::record(url).await?;
+            Ok(database.clone())
+        }
+        _ => Err(NO_POSTGRES),
+    };
+    let fleet = Fleet::start(args, store, &database, processes).await?;
     let urls = fleet.urls().join(" ");
     println!("catalog: http://{} (processes: {urls})", page.local_addr()?);
-    Ok(axum::serve(page, routes(Demo::new(fleet, kind, redis))).await?)
+    Ok(axum::serve(page, routes(Demo::new(fleet, kind, redis, recorded))).await?)
+}
+
+/// A PostgreSQL, if it is installed and starts.
+async fn own_postgres() -> Option<PostgresServer> {
+    PostgresServer::start().await.unwrap_or_else(|fault| {
+        eprintln!("catalog: no PostgreSQL: {fault}");
+        None
+    })
 }
 
 fn routes(demo: Demo) -> Router {
@@ -66,6 +93,8 @@ fn routes(demo: Demo) -> Router {
         .route("/events", get(events))
         .route("/demo/burst", post(async |State(demo): Shared| answer(demo.burst().await)))
         .route("/demo/race", post(async |State(demo): Shared| answer(demo.race().await)))
+        .route("/demo/sql", post(async |State(demo): Shared| answer(demo.change_by_sql().await)))
+        .route("/demo/outage/{switch}", post(outage))
         .route("/demo/{switch}", post(set))
         .layer(from_fn(of_this_origin))
         .with_state(Arc::new(demo))
@@ -77,6 +106,12 @@ async fn set(
     Query(position): Query<Position>,
 ) -> Response {
     answer(demo.set(switch, position.on).await)
+}
+
+/// It goes on if the page leaves, so that nothing stays down.
+async fn outage(State(demo): Shared, Path(of): Path<Switch>) -> Response {
+    let ended = tokio::spawn(async move { demo.outage(of).await }).await;
+    answer(ended.unwrap_or_else(|fault| Err(fault.into())))
 }
 
 /// The figures, again and again, until a process is gone.

@@ -4,17 +4,18 @@
 //! cargo run --release -p bellwether-catalog
 //! ```
 //!
-//! Then open <http://127.0.0.1:8080>. This program starts three processes of itself ([`worker`]), and a
-//! Redis that they share, if the program `redis-server` is there. Without one there is one process, with
-//! a store in memory; `--store redis://127.0.0.1:6379` takes another Redis. Each process answers the same
-//! requests in three ways, by the same queries:
+//! Then open <http://127.0.0.1:8080>, and press "Play the story". This program starts three processes of itself
+//! ([`worker`]), and a Redis and a PostgreSQL that they share, if these are installed. Without a Redis there is one
+//! process, with a store in memory; `--store redis://127.0.0.1:6379` takes another one. Without a PostgreSQL there is
+//! a file of SQLite, and no change by SQL; `--database postgres://127.0.0.1/shop` takes another one. Each process
+//! answers the same requests in three ways, by the same queries:
 //!
 //! - **unprotected**: every request queries the database;
 //! - **moka**: the callers of a process share a query, and its cache keeps the answer;
 //! - **protected**: all processes share it, by [`bellwether::Cache`] ([`protected`]).
 //!
 //! Visitors come by themselves, to all ways at the same rate ([`traffic`]). The buttons of the page
-//! burst, race and break things ([`demo`]). Each process can be asked, too:
+//! change prices and break things ([`scenes`]). Each process can be asked, too:
 //!
 //! ```text
 //! curl -i 'http://127.0.0.1:8081/api/product/42'
@@ -27,12 +28,16 @@
 mod args;
 #[path = "../shared/catalog.rs"]
 mod catalog;
+mod changes;
 mod demo;
 mod figures;
 mod fleet;
 mod front;
+mod own_server;
+mod postgres_server;
 mod protected;
 mod redis_server;
+mod scenes;
 mod shop;
 mod source;
 mod stats;

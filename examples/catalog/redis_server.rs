@@ -1,26 +1,18 @@
-//! A Redis of this program's own, which ends with it.
+//! A Redis of this program's own.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::Stdio;
-use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
-use tokio::time::{sleep, timeout};
+use tokio::process::Command;
 
 use crate::Fault;
-
-/// How long it may take to start.
-const PATIENCE: Duration = Duration::from_secs(10);
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Runs a program until our standard input ends, which it does when this program ends, however that is.
-const GUARDED: &str = r#""$@" >/dev/null & read -r _; kill $!; wait"#;
+use crate::own_server::{OwnServer, free};
 
 /// A server at a port that was free.
 pub(crate) struct RedisServer {
     address: SocketAddr,
-    child: Child,
+    server: OwnServer,
 }
 
 impl RedisServer {
@@ -30,35 +22,24 @@ impl RedisServer {
         if !asked.await.is_ok_and(|status| status.success()) {
             return Ok(None);
         }
-        let free = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        Ok(Some(Self::start_at(free).await?))
+        Ok(Some(Self::start_at(free()?).await?))
     }
 
     pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
-    /// Ends it. What it stores is gone.
-    pub(crate) async fn stop(mut self) -> Result<SocketAddr, Fault> {
-        drop(self.child.stdin.take());
-        self.child.wait().await?;
+    pub(crate) async fn stop(self) -> Result<SocketAddr, Fault> {
+        self.server.stop().await?;
         Ok(self.address)
     }
 
     pub(crate) async fn start_at(address: SocketAddr) -> Result<Self, Fault> {
-        let child = Command::new("sh")
-            .args(["-c", GUARDED, "sh", "redis-server", "--save", "", "--bind", "127.0.0.1"])
-            .args(["--port", &address.port().to_string()])
-            .stdin(Stdio::piped())
-            // An interrupt at the terminal is for us; it follows.
-            .process_group(0)
-            .spawn()?;
-        let is_up = async {
-            while TcpStream::connect(address).await.is_err() {
-                sleep(POLL_INTERVAL).await;
-            }
-        };
-        timeout(PATIENCE, is_up).await.map_err(|_| "redis-server does not start")?;
-        Ok(Self { address, child })
+        let port = address.port().to_string();
+        let command = ["redis-server", "--save", "", "--bind", "127.0.0.1", "--port", &port];
+        let answers = || async move { TcpStream::connect(address).await.is_ok() };
+        let server =
+            OwnServer::start("redis-server", None, &command.map(Into::into), answers).await?;
+        Ok(Self { address, server })
     }
 }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bellwether::{CacheStatus, MemoryStore, metrics};
-use bellwether_redis::RedisOptions;
+use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_sql::FollowerHandle;
 use moka::future::Cache as Moka;
 
 use crate::Fault;
 use crate::args::Args;
 use crate::catalog::Product;
+use crate::changes;
 use crate::protected::{self, Products};
 use crate::source::{Database, QueryError, Weather};
 use crate::stats::Timings;
@@ -34,17 +36,24 @@ pub(crate) struct Shop {
     pub(crate) products: Products,
     /// Publishes what the store has done as metrics.
     pub(crate) publish_store: Box<dyn Fn() + Send + Sync>,
+    /// Applies changes by SQL, if the database records any.
+    pub(crate) follower: Option<FollowerHandle>,
 }
 
 impl Shop {
     pub(crate) async fn open(args: &Args) -> Result<Self, Fault> {
         let weather = Arc::new(Weather { load_time: args.load_time(), ..Weather::default() });
-        let open = async || Database::open(&weather).await;
+        let database = args.database.as_deref().unwrap_or_default();
+        let open = async || Database::open(database, &weather).await;
         let databases = [open().await?, open().await?, open().await?];
-        let (products, publish_store) = products(args.store.as_deref()).await?;
+        let (products, store, publish_store) = products(args.store.as_deref()).await?;
+        let follower = match store.filter(|_| args.records_changes()) {
+            Some(store) => Some(changes::follow(database, &products, store).await?),
+            None => None,
+        };
         let moka = Moka::builder().max_capacity(ENTRIES as u64).time_to_live(TTL).build();
         let timings = Default::default();
-        Ok(Self { weather, databases, timings, moka, products, publish_store })
+        Ok(Self { weather, databases, timings, moka, products, publish_store, follower })
     }
 
     pub(crate) fn database(&self, way: Way) -> &Database {
@@ -87,14 +96,17 @@ impl Shop {
     }
 }
 
-async fn products(store: Option<&str>) -> Result<(Products, Box<dyn Fn() + Send + Sync>), Fault> {
+/// A cache, its store if that is a Redis, and what publishes what the store has done.
+type Opened = (Products, Option<RedisStore>, Box<dyn Fn() + Send + Sync>);
+
+async fn products(store: Option<&str>) -> Result<Opened, Fault> {
     let Some(url) = store.filter(|store| *store != "memory") else {
         let store = MemoryStore::new(ENTRIES);
         let products = protected::cache(store.clone())?;
-        return Ok((products, Box::new(move || metrics::publish(&store))));
+        return Ok((products, None, Box::new(move || metrics::publish(&store))));
     };
     let store = RedisOptions::new(url, "catalog")?.near(NEAR).connect().await;
     let store = store.map_err(|fault| format!("--store {}: {fault}", tables::shown(url)))?;
     let products = protected::cache(store.clone())?;
-    Ok((products, Box::new(move || metrics::publish(&store))))
+    Ok((products, Some(store.clone()), Box::new(move || metrics::publish(&store))))
 }

@@ -59,14 +59,14 @@ struct Queries {
     by_sku: Mutex<HashMap<u32, u64>>,
 }
 
-/// Makes the tables in a file beside this program, if they are not there.
-pub(crate) async fn prepare() -> Result<String, Fault> {
-    TABLES.prepare(None, None).await
+/// Makes the tables, if they are not there: in a database, or in a file beside this program. Says where.
+pub(crate) async fn prepare(database: Option<&str>) -> Result<String, Fault> {
+    TABLES.prepare(database, None).await
 }
 
 impl Database {
-    pub(crate) async fn open(weather: &Arc<Weather>) -> Result<Self, Fault> {
-        let pool = tables::connect(&prepare().await?, CONNECTIONS, QUEUE_LIMIT).await?;
+    pub(crate) async fn open(url: &str, weather: &Arc<Weather>) -> Result<Self, Fault> {
+        let pool = tables::connect(url, CONNECTIONS, QUEUE_LIMIT).await?;
         Ok(Self { pool, queries: Arc::default(), weather: Arc::clone(weather) })
     }
 
@@ -92,7 +92,8 @@ impl Database {
         let queued = Queued::behind(&self.queries.queued);
         let mut connection = self.pool.acquire().await?;
         drop(queued);
-        let sql = format!("{} WHERE product.sku = ?", TABLES.select_products());
+        self.queries.all.fetch_add(1, Ordering::Relaxed);
+        let sql = format!("{} WHERE product.sku = $1", TABLES.select_products());
         let query = sqlx::query(&sql).bind(i64::from(sku));
         let row = query.fetch_optional(&mut *connection).await?;
         self.queries.note(sku);
@@ -106,7 +107,7 @@ impl Database {
 
     /// Changes a price, and says whether there is such a product.
     pub(crate) async fn set_price(&self, sku: u32, price_cents: i64) -> Result<bool, QueryError> {
-        let update = "UPDATE catalog_product SET price_cents = ? WHERE sku = ?";
+        let update = "UPDATE catalog_product SET price_cents = $1 WHERE sku = $2";
         let update = sqlx::query(update).bind(price_cents).bind(i64::from(sku));
         Ok(update.execute(&self.pool).await?.rows_affected() > 0)
     }
@@ -136,8 +137,8 @@ impl Weather {
 }
 
 impl Queries {
+    /// One that has read the row of a product.
     fn note(&self, sku: u32) {
-        self.all.fetch_add(1, Ordering::Relaxed);
         let mut by_sku = self.by_sku.lock().unwrap_or_else(PoisonError::into_inner);
         *by_sku.entry(sku).or_default() += 1;
     }

@@ -21,11 +21,12 @@ pub(crate) struct Stats {
     moka: Side,
     protected: Side,
     outcomes: Outcomes,
+    queries: QueriesByOutcome,
 }
 
 #[derive(Serialize)]
 struct Side {
-    /// Queries that were begun at the database.
+    /// QueriesByOutcome that were begun at the database.
     queries: u64,
     /// How many queries wait for a connection to the database right now.
     queued: u64,
@@ -42,6 +43,17 @@ struct Outcomes {
     led: u64,
     bypass: u64,
     failed: u64,
+}
+
+/// The queries of bellwether's cache, by what their requests got. They are all of its side.
+#[derive(Serialize)]
+struct QueriesByOutcome {
+    /// For the next requests: these got an answer that was still fresh.
+    hit: u64,
+    /// To replace a stale answer.
+    stale: u64,
+    led: u64,
+    bypass: u64,
 }
 
 /// How long the requests of a way took, and how many failed.
@@ -61,7 +73,8 @@ struct Counts {
 
 impl Stats {
     pub(crate) fn of(shop: &Shop) -> Self {
-        let requests = shop.products.stats().requests;
+        let stats = shop.products.stats();
+        let (requests, loads) = (stats.requests, stats.loads);
         let [unprotected, moka, protected] = Way::ALL.map(|way| Side::of(shop, way));
         let outcomes = Outcomes {
             hit: requests.hits(),
@@ -71,7 +84,13 @@ impl Stats {
             bypass: requests.bypassed(),
             failed: requests.failed(),
         };
-        Self { unprotected, moka, protected, outcomes }
+        let queries = QueriesByOutcome {
+            hit: loads.early + loads.audit,
+            stale: loads.revalidation,
+            led: loads.miss + loads.forced,
+            bypass: loads.uncached(),
+        };
+        Self { unprotected, moka, protected, outcomes, queries }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::way::Way;
 /// The time between two requests of each way to one process: 27 a second, 80 in three processes.
 const PACE: Duration = Duration::from_micros(37_500);
 /// Products that are asked for, by Zipf's law: the first one most often.
-const PRODUCTS: u32 = 20;
+pub(crate) const PRODUCTS: u32 = 20;
 /// The most visitors of one way that wait for an answer. More would only queue.
 const MOST_VISITORS: usize = 100;
 

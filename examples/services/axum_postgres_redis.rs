@@ -40,6 +40,7 @@ struct Item {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init(); // says why a load fails
     // As many connections as loads may be under way, and a limit below that of a load.
     let pool = PgPoolOptions::new().max_connections(20).acquire_timeout(Duration::from_secs(3));
     let db = pool.connect(&env::var("DATABASE_URL")?).await?;

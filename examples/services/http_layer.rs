@@ -22,6 +22,7 @@ static QUERIES: AtomicU64 = AtomicU64::new(0);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init(); // says why a load fails
     let cache = HttpCacheLayer::builder(MemoryStore::new(10_000)).build()?; // or a RedisStore
     let app =
         Router::new().route("/items/{id}", get(item)).route("/basket", get(basket)).layer(cache); // below what authenticates callers

@@ -22,6 +22,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init(); // says why a load fails
     let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &HistogramStats::SECONDS)?
         .set_buckets_for_metric(Matcher::Suffix("_callers".into()), &HistogramStats::CALLERS)?

@@ -20,6 +20,7 @@ use tokio::time::sleep;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init(); // says why a load fails
     let db = PgPool::connect(&env::var("DATABASE_URL")?).await?;
     Migrations::new(db.clone()).run().await?;
     sqlx::raw_sql(SCHEMA).execute(&db).await?;

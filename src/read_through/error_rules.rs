@@ -2,6 +2,7 @@
 
 use std::any::{TypeId, type_name};
 use std::error::Error as StdError;
+use std::io;
 use std::iter::successors;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -104,11 +105,9 @@ impl<T> ErrorRule<T> {
 
     /// What it says of an error, or of the first of its sources that has the type of the rule. A rule is
     /// code of the program: one that panics says nothing.
-    fn says<'a, E>(&self, error: &'a SharedError<E>) -> Option<T> {
-        let chain =
-            successors(Some(&**error as AnyError<'a>), |error: &AnyError<'a>| (*error).source());
+    fn says<E>(&self, error: &SharedError<E>) -> Option<T> {
         let said = |error| catch_unwind(AssertUnwindSafe(|| (self.of)(error)));
-        let said = chain.map(said).find(|said| !matches!(said, Ok(None)));
+        let said = chain(error).map(said).find(|said| !matches!(said, Ok(None)));
         if !self.is_settled.swap(true, Ordering::Relaxed) && said.is_none() {
             let (rule_for, error) = (self.made_for, type_name::<E>());
             let why = "`classify_error` or `describe_failures` is not asked: it is for another type, which \
@@ -119,10 +118,25 @@ impl<T> ErrorRule<T> {
     }
 }
 
+/// An error and its sources.
+fn chain<'a, E>(error: &'a SharedError<E>) -> impl Iterator<Item = AnyError<'a>> {
+    successors(Some(&**error as AnyError<'a>), |error: &AnyError<'a>| (*error).source())
+}
+
+/// The type of an error, and what kind of I/O error is among its sources. Its text may hold personal data; these
+/// are texts of the program.
+fn kind_of<E>(error: &SharedError<E>) -> String {
+    let name = type_name::<E>();
+    match chain(error).find_map(|error| error.downcast_ref::<io::Error>()) {
+        Some(error) => format!("{name}: {}", error.kind()),
+        None => name.to_owned(),
+    }
+}
+
 /// What the rules of a program say about one error.
 #[derive(Clone, Debug)]
 pub(crate) struct ErrorFacts {
-    /// The text for other processes. Empty unless the layer describes failures.
+    /// The text for other processes.
     pub(crate) message: String,
     pub(crate) class: ErrorClass,
     /// The type of the loader's error.
@@ -140,7 +154,11 @@ impl ErrorRules {
     pub(crate) fn facts<E: 'static>(&self, error: &SharedError<E>) -> ErrorFacts {
         let message = self.describe.as_ref().and_then(|rule| rule.says(error)).unwrap_or_default();
         let class = self.classify.as_ref().and_then(|rule| rule.says(error)).unwrap_or_default();
-        ErrorFacts { message, class, made_of: TypeId::of::<E>() }
+        let mut facts = ErrorFacts { message, class, made_of: TypeId::of::<E>() };
+        if self.describe.is_none() && !facts.is_not_found() {
+            facts.message = kind_of(error);
+        }
+        facts
     }
 
     /// The error of a caller that loaded individually.

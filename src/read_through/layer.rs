@@ -501,7 +501,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// reader of the store can see. Callers in this process that share a failure get the error
     /// itself.
     ///
-    /// Default: only that there was an error, since a message may hold personal data.
+    /// Default: its type, and the kind of an I/O error among its sources, since a message may hold personal data.
     pub fn describe_failures<E: StdError + 'static>(
         mut self,
         describe: impl Fn(&E) -> String + Send + Sync + 'static,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 use crate::follow::FollowArgs;
+use crate::known_keys::KnownKeysArgs;
 use crate::server::{ServerArgs, seconds};
 use crate::target::TargetArgs;
 
@@ -29,10 +30,13 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show what is stored of a key: the entry, its tags, the lease, the cooldown.
+    /// Show what is stored of a key: the entry, its tags, the lease, the cooldown. With a database, also its recorded
+    /// changes.
     Inspect {
         #[command(flatten)]
         what: TargetArgs,
+        #[command(flatten)]
+        database: DatabaseArgs,
         /// Show the value too, if it is text.
         #[arg(long)]
         value: bool,
@@ -63,7 +67,8 @@ pub(crate) enum Command {
     ///   ended        entries whose life has ended, or that were evicted
     ///   tags         tags that were made, prolonged, invalidated or expired
     ///   gaps         times at which reports may have been lost, or all names were removed
-    ///   busiest      the key with most leases, by the first digits that logs and `inspect --digest` have
+    ///   busiest      the key with most leases, by the first digits that logs and `inspect --digest` have;
+    ///                its name, too, if it is among `--keys`
     ///   lookups      commands of lookups, each for up to 32 keys, of all namespaces (it needs +info)
     ///
     /// Hits cannot be seen one by one: servers report no reads, and near copies send none. The metrics of
@@ -76,12 +81,18 @@ pub(crate) enum Command {
         /// Stop after so many lines.
         #[arg(long, value_name = "LINES")]
         count: Option<u64>,
+        #[command(flatten)]
+        known: KnownKeysArgs,
     },
     /// Check the servers: rights, version, memory and eviction, messages, tracking, clocks, latency,
     /// persistence, replicas. With a database, also its table of changes.
-    Doctor {
-        /// The address of the database, such as postgres://user@host/shop or mysql://user@host/shop.
-        #[arg(long, value_name = "URL", env = "BELLWETHER_DATABASE_URL", hide_env_values = true)]
-        database: Option<String>,
-    },
+    Doctor(DatabaseArgs),
+}
+
+/// The database that records changes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DatabaseArgs {
+    /// The address of the database, such as postgres://user@host/shop or mysql://user@host/shop.
+    #[arg(long, value_name = "URL", env = "BELLWETHER_DATABASE_URL", hide_env_values = true)]
+    pub(crate) database: Option<String>,
 }

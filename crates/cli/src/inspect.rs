@@ -7,6 +7,9 @@ use bellwether_redis::by_digest::{self, KeyState, WithdrawnDigest};
 use serde_json::Value;
 
 use crate::CliError;
+use crate::args::DatabaseArgs;
+use crate::changes;
+use crate::hint;
 use crate::output::{ResultFields, millis, show};
 use crate::server::ServerArgs;
 use crate::target::TargetArgs;
@@ -14,14 +17,17 @@ use crate::target::TargetArgs;
 pub(crate) async fn run(
     server: &ServerArgs,
     what: TargetArgs,
+    database: &DatabaseArgs,
     shows_value: bool,
     json: bool,
 ) -> Result<bool, CliError> {
-    let WithdrawnDigest::Key(digest) = what.find(server).await? else {
+    let target = what.find(server).await?;
+    let WithdrawnDigest::Key(digest) = target.digest else {
         return Err("a tag has no list of its entries: inspect one of those".into());
     };
     let state = by_digest::inspect(&server.store()?, &digest).await?;
     let mut record = vec![("key", digest.to_string().into())];
+    record.push(("name", target.typed.as_ref().map(ToString::to_string).into()));
     record.extend(entry_fields(&state));
     if let (true, Some(Ok(entry))) = (shows_value, &state.entry) {
         let text = std::str::from_utf8(entry.value().encoded());
@@ -31,14 +37,23 @@ pub(crate) async fn run(
     record.extend(failure_fields(&state));
     let invalidated = state.watermark.map(|then| since(&state, then));
     record.push(("invalidated_ago_ms", invalidated.into()));
-    record.push(("hint", Value::from((!is_known(&state)).then_some(HINT))));
+    let mut kinds = Vec::new();
+    if let Some(url) = &database.database {
+        match changes::of_key(url, target.typed.as_ref()).await {
+            Ok(of_key) => {
+                record.extend(of_key.fields);
+                kinds = of_key.kinds;
+            }
+            Err(error) => record.push(("changes", error.to_string().into())),
+        }
+    }
+    let hint = match hint::is_known(&state) {
+        true => None,
+        false => Some(hint::of(server, &target, &kinds).await),
+    };
+    record.push(("hint", hint.into()));
     show(record, json)?;
     Ok(true)
-}
-
-/// Whether anything is there of a key.
-pub(crate) fn is_known(state: &KeyState) -> bool {
-    state.entry.is_some() || state.lease.is_some() || state.failure.is_some()
 }
 
 fn entry_fields(state: &KeyState) -> ResultFields {
@@ -143,6 +158,3 @@ fn failure_fields(state: &KeyState) -> ResultFields {
 fn since(state: &KeyState, then: u64) -> Value {
     millis(Duration::from_micros(state.now.saturating_sub(then)))
 }
-
-pub(crate) const HINT: &str = "nothing is stored; is the namespace right, and the name of the cache, with its version? is a \
-     part text? 42 is a number, and text:42 another key";

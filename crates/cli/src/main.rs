@@ -6,11 +6,14 @@ mod changes;
 mod doctor;
 mod finding;
 mod follow;
+mod hint;
 mod inspect;
+mod known_keys;
 mod nodes;
 mod output;
 mod server;
 mod target;
+mod typed_key;
 mod watch;
 
 use std::error::Error;
@@ -23,7 +26,7 @@ use clap::Parser;
 
 use self::args::{Args, Command};
 use self::server::ServerArgs;
-use self::target::TargetArgs;
+use self::target::{CommandTarget, TargetArgs};
 
 /// Why a command has failed, for people. It holds no secret.
 type CliError = Box<dyn Error + Send + Sync>;
@@ -41,7 +44,9 @@ async fn main() -> ExitCode {
 
 async fn run(Args { server, json, command }: Args) -> Result<ExitCode, CliError> {
     let is_well = match command {
-        Command::Inspect { what, value } => inspect::run(&server, what, value, json).await?,
+        Command::Inspect { what, database, value } => {
+            inspect::run(&server, what, &database, value, json).await?
+        }
         Command::Invalidate(what) => {
             return change(&server, what, Withdrawal::Invalidate, json).await;
         }
@@ -49,8 +54,10 @@ async fn run(Args { server, json, command }: Args) -> Result<ExitCode, CliError>
             return change(&server, what, Withdrawal::Expire { over }, json).await;
         }
         Command::Follow(args) => follow::run(&server, args, json).await?,
-        Command::Watch { every, count } => watch::run(&server, every, count, json).await?,
-        Command::Doctor { database } => doctor::run(&server, database, json).await?,
+        Command::Watch { every, count, known } => {
+            watch::run(&server, every, count, &known, json).await?
+        }
+        Command::Doctor(database) => doctor::run(&server, database.database, json).await?,
     };
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -63,28 +70,31 @@ async fn change(
     json: bool,
 ) -> Result<ExitCode, CliError> {
     let target = what.find(server).await?;
-    let is_known = is_known(server, &target).await?;
-    let was_stored = by_digest::change(&server.store()?, target, change).await?;
-    let (what, digest, was_stored) = match target {
+    let hint = match is_known(server, &target).await? {
+        true => None,
+        false => Some(hint::of(server, &target, &[]).await),
+    };
+    let was_stored = by_digest::change(&server.store()?, target.digest, change).await?;
+    let (what, digest, was_stored) = match target.digest {
         WithdrawnDigest::Key(digest) => ("key", digest, Some(was_stored)),
         // No list of its entries exists.
         WithdrawnDigest::Tag(digest) => ("tag", digest, None),
     };
     let done = if change == Withdrawal::Invalidate { "invalidated" } else { "expired" };
     let done = ("done", done.into());
-    let hint = (!is_known).then_some(inspect::HINT);
+    let code = if hint.is_none() { ExitCode::SUCCESS } else { ExitCode::from(UNKNOWN) };
     let was_stored = ("was_stored", was_stored.into());
     let record = vec![(what, digest.to_string().into()), done, was_stored, ("hint", hint.into())];
     output::show(record, json)?;
-    Ok(if is_known { ExitCode::SUCCESS } else { ExitCode::from(UNKNOWN) })
+    Ok(code)
 }
 
 /// Whether the servers know anything of a key or a tag. If not, it may be mistyped.
-async fn is_known(server: &ServerArgs, target: &WithdrawnDigest) -> Result<bool, CliError> {
-    let tag = match target {
+async fn is_known(server: &ServerArgs, target: &CommandTarget) -> Result<bool, CliError> {
+    let tag = match &target.digest {
         WithdrawnDigest::Key(key) => {
             let state = by_digest::inspect(&server.store()?, key).await?;
-            return Ok(inspect::is_known(&state) || state.watermark.is_some());
+            return Ok(hint::is_known(&state) || state.watermark.is_some());
         }
         WithdrawnDigest::Tag(tag) => tag,
     };

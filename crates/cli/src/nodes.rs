@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use bellwether::StoreError;
 use bellwether_redis_client::{RedisClient, RedisRequest, RedisValue};
 
+use crate::CliError;
+
 /// A server, or a node of a cluster that owns slots.
 pub(crate) struct ServerNode<'a> {
     client: &'a RedisClient,
@@ -20,6 +22,40 @@ pub(crate) fn nodes(client: &RedisClient) -> Vec<ServerNode<'_>> {
     };
     client.nodes().into_iter().map(node).collect()
 }
+
+/// Gives the names that match a pattern to a function, until it wants no more. Returns whether these were all, and not
+/// only some because so many are read at most.
+pub(crate) async fn scan(
+    client: &RedisClient,
+    pattern: &str,
+    most: u64,
+    mut see: impl FnMut(&str) -> bool,
+) -> Result<bool, CliError> {
+    let mut read = 0;
+    for node in nodes(client) {
+        let mut cursor = "0".to_owned();
+        loop {
+            let args = [&cursor, "MATCH", pattern, "COUNT", AT_ONCE];
+            let reply = node.run("SCAN", &args).await?;
+            let [next, names] = list(&reply) else { return Err("SCAN: no such reply".into()) };
+            if !list(names).iter().filter_map(text).all(&mut see) {
+                return Ok(false);
+            }
+            cursor = text(next).unwrap_or_default().to_owned();
+            read += 1_000;
+            if cursor == "0" {
+                break;
+            }
+            if read >= most {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// How many names one command reads, in about a millisecond.
+const AT_ONCE: &str = "1000";
 
 impl ServerNode<'_> {
     pub(crate) async fn run(

@@ -13,6 +13,7 @@ use bellwether_redis_client::{ClientSetup, RedisClient, ServerEvent, ServerObser
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::CliError;
+use crate::known_keys::KnownKeysArgs;
 use crate::nodes::nodes;
 use crate::output::{ResultFields, line, show, text};
 use crate::server::ServerArgs;
@@ -21,8 +22,10 @@ pub(crate) async fn run(
     server: &ServerArgs,
     every: Duration,
     count: Option<u64>,
+    known: &KnownKeysArgs,
     json: bool,
 ) -> Result<bool, CliError> {
+    let names = known.read()?;
     let observer = Arc::new(NamespaceObserver::default());
     let mut setup = ClientSetup { tracking: Tracking::Namespace, ..ClientSetup::default() };
     setup.observers.push(Arc::clone(&observer) as _);
@@ -40,8 +43,12 @@ pub(crate) async fn run(
         let now = lookups(&client).await;
         let executed = before.zip(now).map(|(before, now)| now.saturating_sub(before));
         before = now;
-        let mut record = mem::take(&mut *observer.reports()).count(&mut held);
+        let (mut record, busiest) = mem::take(&mut *observer.reports()).count(&mut held);
         record.push(("lookups", executed.into()));
+        if known.is_given() {
+            let name = busiest.and_then(|key| names.get(&key)).map(|key| key.to_string());
+            record.push(("busiest_key", name.unwrap_or_default().into()));
+        }
         if json {
             show(record, json)?;
             continue;
@@ -49,7 +56,10 @@ pub(crate) async fn run(
         if number % 20 == 0 {
             line(&record.iter().map(|(name, _)| format!("{name:>12}")).collect::<String>())?;
         }
-        let cells = record.iter().map(|(name, value)| format!("{:>12.8}", text(name, value)));
+        let cells = record.iter().map(|(name, value)| match *name {
+            "busiest" => format!("{:>12.8}", text(name, value)),
+            _ => format!("{:>12}", text(name, value)),
+        });
         line(&cells.collect::<String>())?;
     }
     Ok(true)
@@ -105,8 +115,8 @@ impl NamespaceObserver {
 }
 
 impl Reports {
-    /// Counts what has happened to keys: see `--help`.
-    fn count(self, held: &mut SeenLeases) -> ResultFields {
+    /// Counts what has happened to keys: see `--help`. Returns the busiest one, too.
+    fn count(self, held: &mut SeenLeases) -> (ResultFields, Option<Digest>) {
         let [mut stored, mut failed, mut invalidated, mut ended] = [0; 4];
         let mut leases = HashMap::<Digest, u64>::new();
         held.retain(|_, seen| seen.elapsed() < TERM);
@@ -130,9 +140,9 @@ impl Reports {
                 _ => {}
             }
         }
-        let busiest = leases.iter().max_by_key(|(_, leases)| **leases);
-        let busiest = busiest.map_or_else(String::new, |(key, _)| key.to_string());
-        vec![
+        let busiest = leases.iter().max_by_key(|(_, leases)| **leases).map(|(key, _)| *key);
+        let shown = busiest.map_or_else(String::new, |key| key.to_string());
+        let record = vec![
             ("leases", leases.values().sum::<u64>().into()),
             ("stored", stored.into()),
             ("failed", failed.into()),
@@ -140,8 +150,9 @@ impl Reports {
             ("ended", ended.into()),
             ("tags", self.tags.into()),
             ("gaps", self.gaps.into()),
-            ("busiest", busiest.into()),
-        ]
+            ("busiest", shown.into()),
+        ];
+        (record, busiest)
     }
 }
 
@@ -163,7 +174,7 @@ mod tests {
                 watched.note(ServerEvent::Changed { name: name.as_bytes(), digest: &digest });
             }
         }
-        let record = mem::take(&mut *watched.reports()).count(&mut SeenLeases::new());
+        let (record, _) = mem::take(&mut *watched.reports()).count(&mut SeenLeases::new());
         let of = |name| record.iter().find(|(counted, _)| *counted == name).map(|it| it.1.as_u64());
         names.map(|name| of(name).flatten().expect("a count"))
     }

@@ -26,5 +26,7 @@ pub use self::change_log::ChangeLog;
 pub use self::dialect::ChangesDatabase;
 pub use self::follower::{Follower, FollowerHandle};
 pub use self::migrations::Migrations;
+#[doc(hidden)]
+pub use self::parts::json_parts;
 pub use self::stats::FollowerStats;
 pub use self::transaction::ChangeTransaction;

@@ -8,6 +8,12 @@ use bellwether::{CacheKey, Key, Tag};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+/// The parts of a key as the table has them, for the crates of this project.
+#[doc(hidden)]
+pub fn json_parts(key: &Key) -> String {
+    json_of(key.parts()).to_string()
+}
+
 /// Parts of a key as an array.
 pub(crate) fn json_of<'a>(mut parts: impl Iterator<Item = KeyPart<'a>>) -> Value {
     let mut values = Vec::new();

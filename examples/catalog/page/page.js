@@ -7,12 +7,44 @@ const SIDES = {
 const WAYS = Object.keys(SIDES);
 const TICK = 500, SHOWN = 120, RECENT = 20, WIDTH = 600, HEIGHT = 160, STEP = WIDTH / (SHOWN - 1);
 const OUTCOMES = {
-  hit: 'From the cache.',
+  hit: 'From the cache. Now and then one instance asks again, before the answer is old.',
   stale: 'From the cache and a little old, while one instance asks again or because the database fails.',
   collapsed: 'Waited for a query that another visitor had begun.',
   led: 'Asked the database, for itself and for all that waited.',
   bypass: 'Asked the database because Redis did not answer.',
   failed: 'An error.',
+};
+/* The scenes of the story: what happens, what is counted, and what that shows. */
+const STORY = {
+  race: {
+    path: 'race',
+    happens: 'An instance changes a price, and tells the others, while they read it.',
+    asks: 'Old price shown for',
+    shows: 'A read that was under way brings the old price to a cache that was just emptied. bellwether refuses to keep it.',
+    figure: change => change.last_seconds, words: age,
+  },
+  broken: {
+    path: 'outage/broken',
+    happens: 'The database breaks for 6 seconds.',
+    asks: 'Errors for visitors',
+    shows: 'Other answers expire, and then there are errors. bellwether gives the last good answer meanwhile.',
+    figure: counts => counts.errors, words: errors => number.format(errors),
+  },
+  stopped: {
+    path: 'outage/stopped',
+    happens: 'Redis stops for 6 seconds.',
+    asks: 'Queries at the database',
+    shows: 'bellwether loses its store, and yet its visitors get no error. Each instance keeps answers for a second, as it hears of no change.',
+    figure: counts => counts.queries,
+    words: (queries, { errors }) => number.format(queries) + (errors ? `, ${plural(errors, 'error')}` : ''),
+  },
+  sql: {
+    path: 'sql',
+    happens: 'An UPDATE in SQL changes a price. No program tells a cache.',
+    asks: 'Old price shown for',
+    shows: 'Elsewhere it stays until it expires: here after 5 s. A trigger records the change, and bellwether hears of it.',
+    figure: change => change.last_seconds, words: age,
+  },
 };
 /* The upper ends of all classes of a histogram but the last one, in ms. */
 const ENDS = Array.from({ length: 16 }, (_, index) => 0.25 * 2 ** index);
@@ -20,17 +52,19 @@ const still = matchMedia('(prefers-reduced-motion: reduce)');
 const $ = id => document.getElementById(id);
 const number = new Intl.NumberFormat('en');
 const samples = [];
-let scale = 10;
+let scale = 10, isPlaying = false;
 
 const text = (id, value) => { if ($(id).textContent !== value) $(id).textContent = value; };
 const sum = list => list.reduce((all, one) => all + one, 0);
 const rate = value => value >= 10 || value === 0 ? number.format(Math.round(value)) : value.toFixed(1);
 const plural = (count, one) => `${number.format(count)} ${count === 1 ? one : one === 'query' ? 'queries' : one + 's'}`;
 const millis = value => value >= 1000 ? `${(value / 1000).toFixed(1)} s` : value >= 10 ? `${Math.round(value)} ms` : `${value.toFixed(1)} ms`;
+function age(seconds) { return seconds ? millis(seconds * 1000) : '0 s'; }
 const money = cents => (cents / 100).toFixed(2);
 /* The sum of a figure of one side in all processes. */
 const total = (sample, side, figure) => sum(sample.processes.map(process => process[side][figure]));
 const outcome = (sample, name) => sum(sample.processes.map(process => process.outcomes[name]));
+const queriesFor = (sample, name) => sum(sample.processes.map(process => process.queries[name] ?? 0));
 
 function quantile(histogram, share) {
   const all = sum(histogram);
@@ -103,10 +137,15 @@ function showOutcomes(now, then) {
     $(`mix-${name}`).style.width = `${recent[index] / all * 100}%`;
     text(`${name}-rate`, rate(recent[index] / seconds));
     text(`${name}-total`, number.format(outcome(now, name)));
+    text(`${name}-queries`, number.format(queriesFor(now, name)));
   });
+  const names = Object.keys(OUTCOMES);
+  text('all-rate', rate(sum(recent) / seconds));
+  text('all-total', number.format(sum(names.map(name => outcome(now, name)))));
+  text('all-queries', number.format(sum(names.map(name => queriesFor(now, name)))));
 }
 
-function showState({ store, slow, broken, stopped, processes, urls }) {
+function showState({ store, slow, broken, stopped, missing, processes, urls }) {
   const says = (id, words, mood) => { text(id, words); $(id).dataset.mood = mood; };
   says('processes-state', processes.length === 1 ? '1 instance' : `${processes.length} instances`, 'good');
   says('database-state', `database: ${broken ? 'broken' : slow ? 'slow' : 'up'}`, broken ? 'bad' : slow ? 'fair' : 'good');
@@ -115,6 +154,8 @@ function showState({ store, slow, broken, stopped, processes, urls }) {
     $(id).setAttribute('aria-pressed', String(isOn));
   }
   $('stopped').disabled = stopped === null;
+  $('sql').disabled = isPlaying || Boolean(missing);
+  if (missing) text('sql-note', missing);
   $('alone').hidden = processes.length > 1;
   const at = place => urls[place % urls.length];
   text('curl', `curl -i ${at(0)}/api/product/42\ncurl -i '${at(1)}/api/product/42?way=moka'
@@ -160,19 +201,63 @@ function showBurst(bursts) {
     };
   };
   lines('burst', `1,000 visitors wanted product ${number.format(bursts.sku)}, which was in no cache.`, line,
-    'A query takes 20 ms, and each instance has eight connections to the database.');
+    'A query takes 20 ms, and each instance has eight connections to the database. A cache in each instance asks once for each of them, so 100 times in a fleet of 100; bellwether asks once, and pays with a round trip to Redis. What else it gives for that is in the story.');
 }
 
-function showRace(race) {
+const showChange = (id, happened, words) => change => {
   const line = side => {
-    const { answers, processes, last_seconds } = race[side];
+    const { answers, processes, last_seconds } = change[side];
     const sellers = plural(processes.length, 'instance');
     return answers
-      ? { value: last_seconds, figure: `${last_seconds.toFixed(1)} s`, note: `${sellers} sold at ${money(race.old_cents)} until the answer expired.` }
-      : { value: 0, figure: '0 s', note: `Every answer after the change was ${money(race.new_cents)}.` };
+      ? { value: last_seconds, figure: age(last_seconds), note: `${sellers} sold at ${money(change.old_cents)}.` }
+      : { value: 0, figure: '0 s', note: `Every answer after the change was ${money(change.new_cents)}.` };
   };
-  lines('race', `The price rose from ${money(race.old_cents)} to ${money(race.new_cents)}. How long did visitors get the old one?`, line,
-    'All caches were told to forget it, but reads were under way: what they brought came later, and was kept. Here answers expire after 5 s; where they live for an hour, it is an hour. bellwether refuses to keep such an answer.');
+  lines(id, `${happened} from ${money(change.old_cents)} to ${money(change.new_cents)}. How long did visitors get the old one?`, line, words);
+};
+const showRace = showChange('race', 'The price rose',
+  'All caches were told to forget it, but reads were under way: what they brought came later, and was kept. Here answers expire after 5 s; where they live for an hour, it is an hour. bellwether refuses to keep such an answer.');
+const showSql = showChange('sql', 'SQL raised the price',
+  'No program told a cache. Here answers expire after 5 s; where they live for an hour, it is an hour. A trigger recorded the change, and each instance follows these records.');
+
+/* Why a scene cannot be played here. */
+function hindrance(id) {
+  const { stopped, missing } = samples[samples.length - 1] || {};
+  if (id === 'sql') return missing;
+  return id === 'stopped' && stopped === null ? 'This Redis is not the program’s own, so it is not stopped.' : null;
+}
+
+/* The story with what has been played of it. */
+function showStory(played = {}) {
+  const names = WAYS.map(side => `<span data-side="${side}"><span class="dot"></span>${SIDES[side].name}</span>`);
+  $('result').innerHTML = `<div class="cells names"><span></span>${names.join('')}</div>` + Object.entries(STORY).map(([id, scene], place) => {
+    const cells = WAYS.map(side => {
+      const result = played[id]?.[side];
+      const value = result && scene.figure(result);
+      const figure = result ? scene.words(value, result) : '–';
+      return `<b data-side="${side}" id="story-${id}-${side}" data-value="${value ?? ''}">${figure}</b>`;
+    });
+    const why = played[id]?.why;
+    return `<div class="scene" id="scene-${id}" data-state="${played[id]?.state ?? 'waits'}">
+      <p class="verdict">${place + 1}. ${scene.happens}</p>
+      ${why ? '<p class="why"></p>' : `<div class="cells"><p class="quiet">${scene.asks}</p>${cells.join('')}</div>`}
+      <p class="quiet">${scene.shows}</p></div>`;
+  }).join('');
+  for (const id of Object.keys(STORY)) {
+    if (played[id]?.why) document.querySelector(`#scene-${id} .why`).textContent = played[id].why;
+  }
+}
+
+async function playStory() {
+  const played = {};
+  for (const [id, scene] of Object.entries(STORY)) {
+    const why = hindrance(id);
+    played[id] = why ? { state: 'missing', why } : { state: 'plays' };
+    showStory(played);
+    if (why) continue;
+    const failed = fault => ({ state: 'missing', why: `That did not work: ${fault.message}` });
+    played[id] = await post(`/demo/${scene.path}`).then(answer => ({ ...answer, state: 'done' }), failed);
+    showStory(played);
+  }
 }
 
 async function post(path) {
@@ -189,13 +274,15 @@ function complain(fault) {
   $('result').replaceChildren(line);
 }
 
-async function press(button, busy, path, showAnswer) {
+async function press(button, busy, play) {
   const name = button.textContent;
-  const buttons = [$('burst'), $('race')];
+  const buttons = ['story', 'race', 'sql', 'burst'].map($);
+  isPlaying = true;
   buttons.forEach(one => { one.disabled = true; });
   button.textContent = busy;
-  await post(path).then(showAnswer).catch(complain);
-  buttons.forEach(one => { one.disabled = false; });
+  await play().catch(complain);
+  isPlaying = false;
+  buttons.forEach(one => { one.disabled = one.id === 'sql' && Boolean(hindrance('sql')); });
   button.textContent = name;
   button.focus({ preventScroll: true });
 }
@@ -210,7 +297,9 @@ function build() {
     <dl class="figures">${Object.entries(figures).map(([id, name]) => `<div><dt>${name}</dt><dd id="${side}-${id}">–</dd></div>`).join('')}</dl></article>`).join('');
   $('mix').innerHTML = Object.keys(OUTCOMES).map(name => `<i id="mix-${name}" style="background:var(--${name})"></i>`).join('');
   $('outcomes').innerHTML = Object.entries(OUTCOMES).map(([name, meaning]) =>
-    `<tr><th scope="row" style="--side:var(--${name})"><span class="dot"></span>${meaning}</th><td id="${name}-rate">–</td><td id="${name}-total">–</td></tr>`).join('');
+    `<tr><th scope="row" style="--side:var(--${name})"><span class="dot"></span>${meaning}</th><td id="${name}-rate">–</td><td id="${name}-total">–</td><td id="${name}-queries">–</td></tr>`).join('')
+    + '<tr><th scope="row">All.</th><td id="all-rate">–</td><td id="all-total">–</td><td id="all-queries">–</td></tr>';
+  showStory();
 }
 
 function connect() {
@@ -222,8 +311,10 @@ function connect() {
 
 build();
 connect();
-$('burst').onclick = () => press($('burst'), 'They are asking…', '/demo/burst', showBurst);
-$('race').onclick = () => press($('race'), 'Asking each instance until all agree…', '/demo/race', showRace);
+$('story').onclick = () => press($('story'), 'Playing…', playStory);
+$('race').onclick = () => press($('race'), 'Asking until all agree…', () => post('/demo/race').then(showRace));
+$('sql').onclick = () => press($('sql'), 'Asking until all agree…', () => post('/demo/sql').then(showSql));
+$('burst').onclick = () => press($('burst'), 'They are asking…', () => post('/demo/burst').then(showBurst));
 for (const id of ['slow', 'broken', 'stopped']) {
   $(id).onclick = () => post(`/demo/${id}?on=${$(id).getAttribute('aria-pressed') !== 'true'}`).catch(complain);
 }

@@ -79,6 +79,21 @@ fn a_shop_that_gets_sigterm_ends_with_success() {
 }
 
 #[test]
+fn a_shop_says_why_a_load_fails_and_its_client_does_not_hear_it() {
+    let (redis, postgres) = (RedisServer::start(), PostgresServer::start());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_axum_postgres_redis"));
+    command.env("REDIS_URL", redis.url()).env("DATABASE_URL", postgres.url());
+    let mut shop = Program::start(command.stderr(Stdio::piped()));
+    postgres.command("DROP TABLE items");
+    let response = shop.get("/items/2");
+    assert!(response.starts_with("HTTP/1.1 502") && !response.contains("relation"), "{response}");
+    let lines = BufReader::new(shop.child.stderr.take().expect("its log")).lines();
+    let mut lines = lines.map(|line| line.expect("a line"));
+    let line = lines.find(|line| line.contains("a load failed")).expect("a reason");
+    assert!(line.contains(r#"relation "items" does not exist"#), "{line}");
+}
+
+#[test]
 fn a_price_that_psql_changes_is_asked_for_again() {
     let (redis, postgres) = (RedisServer::start(), PostgresServer::start());
     let mut command = Command::new(env!("CARGO_BIN_EXE_postgres_triggers"));

@@ -1,10 +1,11 @@
 //! After a failed load, the whole fleet waits for the cooldown before it loads again.
 
+use std::io;
 use std::time::Duration;
 
 use bellwether::codec::Cacheability;
 use bellwether::store::{Accept, Acquire, Claim, Failure, Store};
-use bellwether::{CacheErrorKind, CacheStatus, Error, MemoryStore};
+use bellwether::{Cache, CacheErrorKind, CacheStatus, Error, MemoryStore};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::promises::a_cooldown_ends_in_the_fleet;
@@ -89,6 +90,36 @@ async fn a_later_caller_within_the_cooldown_gets_the_error_itself_in_its_process
         assert_eq!(kind_of(&elsewhere), kind);
         assert!(!elsewhere.unwrap_err().to_string().contains("refused"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_processes_learn_the_type_of_an_error_and_not_its_text() {
+    let memory = MemoryStore::new(10);
+    let process = || remembering_layer(remote(&memory)).build().unwrap().layer(failing());
+    let here = process();
+    for _ in 0..2 {
+        assert!(ask(&here, 1).await.unwrap().0.is_err());
+    }
+    let message = ask(&process(), 1).await.unwrap().0.unwrap_err().to_string();
+    assert!(message.contains("loaders::Refusal)") && !message.contains("refused"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_processes_learn_the_kind_of_an_io_error_among_the_sources_of_an_error() {
+    let memory = MemoryStore::new(10);
+    let items = || {
+        let builder = Cache::<u64, u64>::builder("item", remote(&memory)).ttl(MINUTE);
+        builder.build().unwrap()
+    };
+    let load = async || Err(io::Error::new(io::ErrorKind::ConnectionRefused, "db7 of ada"));
+    let here = items();
+    for _ in 0..2 {
+        assert!(here.get_or_load(1, load).await.is_err());
+    }
+    idle().await;
+    let message = items().get_or_load(1, load).await.unwrap_err().to_string();
+    assert!(message.contains("io::error::Error: connection refused)"), "{message}");
+    assert!(!message.contains("ada"), "{message}");
 }
 
 #[tokio::test(start_paused = true)]

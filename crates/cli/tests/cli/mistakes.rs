@@ -2,10 +2,14 @@
 
 use std::process::Output;
 
+use bellwether::Key;
+use bellwether_sql::Migrations;
+use bellwether_testkit::servers::{PostgresServer, RedisServer};
+use sqlx::Postgres;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::place::{Place, bellwether, fill, item, json, shelf};
+use crate::place::{Place, bellwether, fill, item, json, shelf, succeeded};
 
 async fn ended(place: &Place, args: &[&str]) -> (Option<i32>, String) {
     let Output { status, stdout, .. } = place.command(args).output().await.expect("it runs");
@@ -28,6 +32,50 @@ async fn a_change_of_what_no_server_knows_has_a_hint_and_an_exit_code() {
     }
     // It was invalidated before, so it is known.
     assert_eq!(ended(&place, &["invalidate", "item", "1"]).await.0, Some(0));
+}
+
+#[tokio::test]
+async fn the_hint_of_a_missing_key_names_the_mistake_that_it_finds_in_the_store() {
+    let place = Place::single();
+    let store = place.store().await;
+    for key in [Key::of("item@2").with(1), Key::of("user").with("7"), Key::of("shelf").with(1)] {
+        fill(&store, key, &[]).await;
+    }
+    for (typed, found, mistake) in [
+        (["shelves", "1"], "other versions", "name"),
+        (["shelfs", "1"], "but of `shelf 1`", "name"),
+        (["item", "1"], "but of `item@2 1`", "version"),
+        (["items", "1"], "but of `item@2 1`", "name"),
+        (["user", "7"], "but of `user text:7`", "types"),
+    ] {
+        let shown = place.run(&["inspect", typed[0], typed[1]]).await;
+        let hint = shown["hint"].as_str().expect("a hint");
+        assert!(hint.contains(found) && hint.contains(mistake), "{typed:?}: {hint}");
+    }
+    let elsewhere = ["inspect", "item@2", "1", "--namespace", "shpo", "--url", &place.url];
+    let said = succeeded(bellwether().args(elsewhere).output().await.expect("it runs"));
+    assert!(said.contains("in the namespace `shpo`, but in `shop`"), "{said}");
+    // Found, or without a mistake that could be found.
+    assert!(place.run(&["inspect", "item@2", "1"]).await["hint"].is_null());
+}
+
+#[tokio::test]
+async fn the_hint_knows_the_caches_that_follow_a_database() {
+    let (place, postgres) = (Place::single(), PostgresServer::start());
+    postgres.command(Migrations::<Postgres>::SQL);
+    postgres.command("INSERT INTO bellwether_caches (name, kind) VALUES ('price', 'price@3')");
+    fill(&place.store().await, Key::of("price@3").with(1), &[]).await;
+    let shown = place.run(&["inspect", "cost", "1", "--database", &postgres.url()]).await;
+    assert!(shown["hint"].as_str().is_some_and(|hint| hint.contains("`price@3 1`")), "{shown}");
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_scan_gets_a_hint_too() {
+    let server = RedisServer::start();
+    let url = server.url_of_user(&["~bw:*", "&bw:*", "+@all", "-scan"]);
+    let args = ["inspect", "item", "1", "--namespace", "shop", "--url", &url];
+    let said = succeeded(bellwether().args(args).output().await.expect("it runs"));
+    assert!(said.contains("other versions"), "{said}");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use bellwether_testkit::servers::RedisServer;
+use bellwether_testkit::servers::{PostgresServer, RedisServer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -98,6 +98,46 @@ async fn after_a_change_during_a_load_only_bellwether_answers_the_new_price_at_o
     for way in ["unprotected", "protected"] {
         assert_eq!(race[way]["answers"], 0, "{race}");
     }
+}
+
+#[tokio::test]
+async fn after_a_change_by_sql_only_bellwether_answers_the_new_price_within_a_second() {
+    let postgres = PostgresServer::start();
+    let catalog = Catalog::start_in(&[], &["--database", &postgres.url()]);
+    let change = catalog.press("sql").await.json;
+    assert_eq!(change["moka"]["processes"].as_array().map(Vec::len), Some(3), "{change}");
+    assert!(change["moka"]["last_seconds"].as_f64().is_some_and(|last| last > 3.0), "{change}");
+    let last = change["protected"]["last_seconds"].as_f64().expect("a time");
+    assert!(last < 1.0, "{change}");
+    assert_eq!(change["unprotected"]["answers"], 0, "{change}");
+    // Each process follows.
+    let metrics = catalog.metrics(2).await;
+    assert!(metrics.contains("bellwether_changes"), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_change_by_sql_says_what_is_missing_for_it() {
+    for (args, missing) in [(&[][..], "PostgreSQL"), (&["--store", "memory"], "Redis")] {
+        let refused = Catalog::start(args).press("sql").await;
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(refused.json["error"].to_string().contains(missing), "{}", refused.json);
+    }
+}
+
+#[tokio::test]
+async fn no_visitor_of_bellwether_gets_an_error_while_the_database_or_redis_is_down() {
+    let catalog = Catalog::start(&[]);
+    for of in ["broken", "stopped"] {
+        let outage = catalog.press(&format!("outage/{of}")).await.json;
+        assert_eq!(outage["protected"]["errors"], 0, "{of}: {outage}");
+        let figure = |way: &str, name: &str| outage[way][name].as_u64().expect("a count");
+        assert!(figure("protected", "answers") > 100, "{of}: {outage}");
+        assert!(figure("unprotected", "queries") > 2 * figure("protected", "queries"), "{outage}");
+        assert_eq!(figure("unprotected", "errors") > 100, of == "broken", "{outage}");
+    }
+    // Nothing is down any more.
+    assert!(catalog.get(0, "/api/product/90003").await.status.is_success());
+    assert!(catalog.get(1, "/api/product/90003").await.cache_status().contains("; hit"));
 }
 
 #[tokio::test]

@@ -94,6 +94,12 @@ impl Browser {
         self.client.screenshot().await.expect("a picture")
     }
 
+    /// A screenshot of one element, as PNG.
+    pub(crate) async fn picture_of(&self, id: &str) -> Vec<u8> {
+        let element = self.client.find(Locator::Id(id)).await.expect(id);
+        element.screenshot().await.expect("a picture")
+    }
+
     /// The console messages of the page.
     pub(crate) async fn console(&self) -> Vec<String> {
         let answer = self.post("se/log", json!({ "type": "browser" })).await;

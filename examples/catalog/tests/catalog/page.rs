@@ -6,6 +6,38 @@ use std::path::PathBuf;
 use crate::browser::Browser;
 use crate::server::Catalog;
 
+/// With all that is installed, as a newcomer starts it.
+#[tokio::test]
+async fn the_page_plays_the_story() {
+    let catalog = Catalog::start_in(&[], &[]);
+    let page = Browser::open(catalog.url()).await;
+    page.until("document.getElementById('processes-state').textContent === '3 instances'").await;
+    the_buttons_are_to_be_seen_without_scrolling(&page).await;
+    plays_the_story(&page).await;
+    for (scene, way, least, most) in [
+        ("race", "moka", 3.0, 30.0),
+        ("race", "protected", 0.0, 0.0),
+        ("broken", "unprotected", 100.0, 2_000.0),
+        ("broken", "moka", 20.0, 2_000.0),
+        ("broken", "protected", 0.0, 0.0),
+        ("stopped", "unprotected", 100.0, 2_000.0),
+        ("sql", "moka", 3.0, 30.0),
+        ("sql", "protected", 0.0, 1.0),
+    ] {
+        let (value, words) = result(&page, &format!("story-{scene}-{way}")).await;
+        assert!((least..=most).contains(&value), "{scene} {way}: {words}");
+    }
+    let errors = result(&page, "story-stopped-protected").await.1;
+    assert!(!errors.contains("error"), "{errors}");
+    page.fit(1_180, 900).await;
+    let picture = page.picture_of("result").await;
+    fs::write(target().join("catalog-story.png"), picture).expect("a place for pictures");
+    press(&page, "sql").await;
+    assert!(result(&page, "sql-moka").await.0 > 3.0);
+    assert_eq!(page.console().await, Vec::<String>::new());
+    page.close().await;
+}
+
 #[tokio::test]
 async fn the_page_shows_what_every_button_does_to_three_processes() {
     let catalog = Catalog::start(&[]);
@@ -20,6 +52,7 @@ async fn the_page_shows_what_every_button_does_to_three_processes() {
     without_the_store_answers_go_on(&page).await;
     a_broken_database_is_bridged_by_stale_answers(&page).await;
     a_burst_is_a_thousand_queries_or_three_or_one(&page).await;
+    the_totals_agree(&page).await;
     pictures(&page).await;
     assert_eq!(page.console().await, Vec::<String>::new());
     page.close().await;
@@ -30,15 +63,24 @@ async fn the_page_of_one_process_says_why_there_is_no_other() {
     let catalog = Catalog::start(&["--store", "memory"]);
     let page = Browser::open(catalog.url()).await;
     page.until("!document.getElementById('alone').hidden").await;
-    assert_eq!(page.value("document.getElementById('stopped').disabled").await, true);
+    for (button, is_disabled) in [("stopped", true), ("sql", true), ("story", false)] {
+        let disabled = page.value(&format!("document.getElementById('{button}').disabled")).await;
+        assert_eq!(disabled, is_disabled, "{button}");
+    }
     press(&page, "burst").await;
     assert_eq!(result(&page, "burst-protected").await, (1.0, "1 query".to_owned()));
     page.close().await;
 }
 
+async fn plays_the_story(page: &Browser) {
+    page.click("story").await;
+    page.until("document.querySelectorAll('[data-state=\"done\"]').length === 4").await;
+    page.until("!document.getElementById('story').disabled").await;
+}
+
 async fn the_buttons_are_to_be_seen_without_scrolling(page: &Browser) {
     page.fit(1280, 800).await;
-    let bottom = "document.getElementById('race').getBoundingClientRect().bottom";
+    let bottom = "document.getElementById('burst').getBoundingClientRect().bottom";
     assert!(page.value(bottom).await.as_f64().is_some_and(|bottom| bottom < 800.0));
 }
 
@@ -123,6 +165,16 @@ async fn switch(page: &Browser, id: &str, is_on: bool) {
     page.until(&format!(
         "document.getElementById('{id}').getAttribute('aria-pressed') === '{is_on}'"
     ))
+    .await;
+}
+
+/// The queries of bellwether's column are those that are listed by what they were for.
+async fn the_totals_agree(page: &Browser) {
+    assert!(page.number("stale-queries").await > 0.0);
+    page.until(
+        "document.getElementById('all-queries').textContent \
+         === document.getElementById('protected-queries').textContent",
+    )
     .await;
 }
 

@@ -23,11 +23,12 @@ pub(crate) struct Answer {
 }
 
 impl Catalog {
+    /// On SQLite, which is there at once.
     pub(crate) fn start(args: &[&str]) -> Self {
-        Self::start_in(&[], args)
+        Self::start_in(&[], &[&["--database", "sqlite"], args].concat())
     }
 
-    /// With these settings of the environment, each as `NAME=value`.
+    /// With these settings of the environment, each as `NAME=value`, and with all that is installed.
     pub(crate) fn start_in(environment: &[&str], args: &[&str]) -> Self {
         let anywhere = ["--listen", "127.0.0.1:0"];
         let command = [environment, &[env!("CARGO_BIN_EXE_catalog")], &anywhere, args].concat();
