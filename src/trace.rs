@@ -12,13 +12,13 @@
 //! [kind](crate::Key::kind), unless the program [asks for more](crate::service::ReadThroughLayerBuilder::trace_keys): then
 //! the spans have the fields `key.digest` and `key.plain`, too.
 //!
-//! - **A load is a child of the request that opened it:** of its `cache.get`, or of the span in which
-//!   it was polled if `cache.get` is off. So what the loader traces belongs to the trace of that
-//!   request. A span is open while a child is, so the `cache.get` of a request that is answered or dropped
-//!   before its load ends closes with that load. `waited_ms` is how long the caller waited.
+//! - **A load is a child of the span in which the request that opened it was polled,** beside the `cache.get`
+//!   of that request. So what the loader traces belongs to the trace of that request.
+//! - **`cache.get` closes with its request,** also if a load goes on after the deadline of that. A flight
+//!   enters no span of a request that has ended.
 //! - **A waiter follows from the load that it waits for** ([`tracing::Span::follows_from`], which
-//!   OpenTelemetry calls a link). That goes for the span of the waiter, as above. Nothing of it is
-//!   kept with the load, however many callers wait.
+//!   OpenTelemetry calls a link): its `cache.get`, or the span in which it is polled if `cache.get` is off and
+//!   that is not the parent of the load. Nothing of it is kept with the load, however many callers wait.
 //! - **A load in the background has no parent,** because it outlives the request that triggered it,
 //!   and follows from that request.
 //!
@@ -50,8 +50,12 @@
 //! ```
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Context, Poll};
 
+use pin_project::pin_project;
 use tracing::Span;
 use tracing::span::Entered;
 
@@ -157,6 +161,23 @@ impl CallerSpan {
         self.0.as_deref().map(Span::enter)
     }
 
+    /// The same, for as long as its caller waits.
+    pub(crate) fn while_it_waits(&self) -> WaitingSpan {
+        WaitingSpan(self.0.as_ref().map_or_else(Weak::new, Arc::downgrade))
+    }
+
+    /// This span, or none if it is that one.
+    pub(crate) fn other_than(self, span: &WaitingSpan) -> Self {
+        Self(self.0.filter(|ours| Arc::as_ptr(ours) != span.0.as_ptr()))
+    }
+
+    /// Lets this span follow from another one.
+    pub(crate) fn follows(&self, span: &Span) {
+        if let Some(ours) = self.0.as_deref() {
+            ours.follows_from(span);
+        }
+    }
+
     /// Lets a span follow from this one.
     pub(crate) fn precedes(&self, span: &Span) {
         if let Some(ours) = self.0.as_deref() {
@@ -169,6 +190,40 @@ impl CallerSpan {
         let context = CONTEXT.get()?;
         let _entered = self.enter();
         context.current()
+    }
+}
+
+/// The span of a caller, which closes when the caller has its answer or leaves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WaitingSpan(Weak<Span>);
+
+impl WaitingSpan {
+    /// The span, or none if its caller waits no more.
+    pub(crate) fn get(&self) -> CallerSpan {
+        CallerSpan(self.0.upgrade())
+    }
+
+    /// Polls a future in the span, as long as its caller waits.
+    pub(crate) fn instrument<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
+        InWaitingSpan { future, span: self }
+    }
+}
+
+#[pin_project]
+struct InWaitingSpan<F> {
+    #[pin]
+    future: F,
+    span: WaitingSpan,
+}
+
+impl<F: Future> Future for InWaitingSpan<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let span = this.span.get();
+        let _entered = span.enter();
+        this.future.poll(cx)
     }
 }
 

@@ -95,7 +95,7 @@ impl Statistics {
     }
 
     /// A load starts. Its end is counted when the value is dropped. `trigger` is the span of the
-    /// caller that opened it.
+    /// caller that opened it, if that is not its parent.
     pub(crate) fn load(
         self: &Arc<Self>,
         key: Option<&Key>,
@@ -304,13 +304,15 @@ impl Drop for RunningLoad {
     }
 }
 
-/// The span of a load: a child of the current one. A load in the background outlives the request
-/// that triggered it, so it has no parent, and follows from that request.
+/// The span of a load: a child of the current one, from which the trigger follows. A load in the background
+/// outlives the request that triggered it, so it has no parent, and follows from that request.
 fn span(cache: &str, key: Option<&Key>, why: LoadReason, trigger: &CallerSpan) -> Span {
     let kind = key.map(Key::kind);
     let (reason, result) = (LoadStats::FIELDS[why as usize], field::Empty);
     if !matches!(why, LoadReason::Revalidation | LoadReason::Early | LoadReason::Audit) {
-        return tracing::info_span!(target: LOAD, "cache.load", cache, key.kind = kind, key.digest = field::Empty, key.plain = field::Empty, why = reason, result);
+        let span = tracing::info_span!(target: LOAD, "cache.load", cache, key.kind = kind, key.digest = field::Empty, key.plain = field::Empty, why = reason, result);
+        trigger.follows(&span);
+        return span;
     }
     let span = tracing::info_span!(target: LOAD, parent: None, "cache.load", cache, key.kind = kind, key.digest = field::Empty, key.plain = field::Empty, why = reason, result);
     trigger.precedes(&span);

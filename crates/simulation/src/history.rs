@@ -44,6 +44,8 @@ pub(crate) struct History {
     pub(crate) operations: u64,
     pub(crate) under_way: u64,
     pub(crate) loads: u64,
+    /// How many operations and loads of each process have not ended.
+    running: BTreeMap<Incarnation, u64>,
     pub(crate) counts: BTreeMap<&'static str, u64>,
     pub(crate) violations: Vec<String>,
     /// What is kept of a burst.
@@ -64,6 +66,24 @@ pub(crate) struct Asked {
     pub(crate) at: Millis,
     paused: Millis,
     pub(crate) is_calm: bool,
+}
+
+impl History {
+    /// Whether nothing is under way in a process.
+    pub(crate) fn is_quiet(&self, process: Incarnation) -> bool {
+        self.running.get(&process).is_none_or(|running| *running == 0)
+            && !self.recorded.is_held_by(process)
+    }
+
+    /// Something begins in a process.
+    fn begins(&mut self, process: Incarnation) {
+        *self.running.entry(process).or_default() += 1;
+    }
+
+    /// Something has ended in a process.
+    pub(crate) fn ends(&mut self, process: Incarnation) {
+        self.running.entry(process).and_modify(|running| *running -= 1);
+    }
 }
 
 impl Shared {
@@ -118,6 +138,7 @@ impl Shared {
                 strictly[place] = subject.required(process, now, None);
             }
             history.under_way += 1;
+            history.begins(process);
             let paused = history.paused.get(&process.0).copied().unwrap_or_default();
             let is_calm = history.calm_since.is_some();
             Asked { key, required, strictly, at: now, paused, is_calm }
@@ -285,6 +306,7 @@ impl Shared {
         let (number, is_second) = self.with(|history| {
             history.number += 1;
             history.loads += 1;
+            history.begins(process);
             history.burst.iter_mut().for_each(|burst| burst.load_begins(key, process.0, now));
             let number = history.number;
             let subjects = self.subjects_of(key).map(|it| &history.subjects[it as usize]);
@@ -306,7 +328,7 @@ impl Shared {
         if is_second && !may_be_second {
             self.violation(format_args!("{process:?} is the second to load key {key}"));
         }
-        WatchedLoad { shared: Arc::clone(self), key, number }
+        WatchedLoad { shared: Arc::clone(self), key, process, number }
     }
 
     /// A caller of a burst has an error. Elsewhere, faults may be the reason.
@@ -353,13 +375,17 @@ impl Shared {
 pub(crate) struct WatchedLoad {
     shared: Arc<Shared>,
     key: u64,
+    process: Incarnation,
     number: u64,
 }
 
 impl Drop for WatchedLoad {
     fn drop(&mut self) {
         let now = self.shared.network.now();
-        self.shared.with(|history| history.subjects[self.key as usize].load_ends(self.number, now));
+        self.shared.with(|history| {
+            history.ends(self.process);
+            history.subjects[self.key as usize].load_ends(self.number, now);
+        });
     }
 }
 

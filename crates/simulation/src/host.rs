@@ -1,7 +1,9 @@
 //! Hosts: what runs as one process, with a runtime and a clock of its own.
 
-use std::cell::Cell;
-use std::future::Future;
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -15,6 +17,9 @@ pub(crate) type Millis = u64;
 thread_local! {
     /// How many tasks of this thread have panicked.
     pub(crate) static PANICS: Cell<u64> = const { Cell::new(0) };
+
+    /// What wakes the future that waits until the runtime of this thread is idle.
+    static IDLE: RefCell<Option<Waker>> = const { RefCell::new(None) };
 }
 
 /// A runtime whose clock is moved by the world. What it runs ends when this is dropped, as that of a process
@@ -28,24 +33,34 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new(now: Millis) -> Self {
-        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+        let mut builder = Builder::new_current_thread();
+        let runtime = builder.enable_time().start_paused(true).on_thread_park(goes_on).build();
         let runtime = runtime.expect("a runtime");
         let begin = (runtime.block_on(async { Instant::now() }), now);
         Self { runtime, begin }
     }
 
-    /// Runs all that is to be done until a moment. If it has stood still for longer than a tick, its clock
-    /// leaps first, so that all timers are late.
-    pub(crate) fn run_until(&self, now: Millis) {
-        WALL_CLOCK.set(Some(SystemTime::UNIX_EPOCH + BEGIN + Duration::from_millis(now)));
-        let until = self.begin.0 + Duration::from_millis(now - self.begin.1);
+    /// Runs all that is to be done between two moments. If it has not run until the first one, its clock leaps, so
+    /// that all timers are late.
+    pub(crate) fn run(&self, from: Millis, until: Millis) {
+        WALL_CLOCK.set(Some(SystemTime::UNIX_EPOCH + BEGIN + Duration::from_millis(until)));
+        let moment = |at| self.begin.0 + Duration::from_millis(at - self.begin.1);
         self.runtime.block_on(async {
-            let missed = (until - Instant::now()).saturating_sub(TICK);
+            let missed = moment(from).saturating_duration_since(Instant::now());
             if !missed.is_zero() {
                 advance(missed).await;
             }
-            sleep_until(until).await;
+            match until - from {
+                // No timer fires within a tick, so it needs none of its own.
+                1 => a_tick().await,
+                _ => sleep_until(moment(until)).await,
+            }
         });
+    }
+
+    /// Whether something was spawned or woken from outside since it has run.
+    pub(crate) fn has_input(&self) -> bool {
+        self.runtime.metrics().global_queue_depth() > 0
     }
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
@@ -80,6 +95,29 @@ impl Host {
     /// How many tasks have not ended.
     pub(crate) fn tasks(&self) -> usize {
         self.runtime.metrics().num_alive_tasks()
+    }
+}
+
+/// Waits until nothing else is to be done, and the clock has gone on by a tick then.
+async fn a_tick() {
+    let mut is_awaited = false;
+    poll_fn(|cx| {
+        if is_awaited && IDLE.with_borrow(Option::is_none) {
+            return Poll::Ready(());
+        }
+        is_awaited = true;
+        IDLE.set(Some(cx.waker().clone()));
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Lets the clock go on when a runtime has nothing to do. It fires the timers then, and what they wake runs in the
+/// next tick.
+fn goes_on() {
+    if let Some(waker) = IDLE.take() {
+        _ = pin!(advance(TICK)).poll(&mut Context::from_waker(Waker::noop()));
+        waker.wake();
     }
 }
 

@@ -30,6 +30,8 @@ mod world;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use mimalloc::MiMalloc;
+
 pub use self::campaign::Campaign;
 pub use self::plan_kind::PlanKind;
 pub use self::reduced_run::ReducedRun;
@@ -39,6 +41,10 @@ pub use self::server::{
     Snapshot,
 };
 pub use self::world::{Run, RunOutcome};
+
+/// Half of the work is to make and drop small values.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

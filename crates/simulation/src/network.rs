@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::mem::replace;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -70,6 +71,9 @@ pub(crate) struct NetworkState {
     throttled: BTreeMap<usize, (Pace, Millis)>,
     /// How long processes and servers need. None if they need no time.
     costs: Option<TimeCosts>,
+    /// When a link was last opened or used, and how many have something under way.
+    used_at: Millis,
+    under_way: usize,
     /// What the processes have to do.
     work: BTreeMap<usize, SerialWork>,
     pub(crate) commands: u64,
@@ -190,6 +194,8 @@ impl Network {
             throttled: BTreeMap::new(),
             paused_until: BTreeMap::new(),
             costs,
+            used_at: 0,
+            under_way: 0,
             work: BTreeMap::new(),
             commands: 0,
             journal: Journal::default(),
@@ -244,11 +250,12 @@ impl Network {
             in_vain: None,
         };
         state.links.insert(client, link);
+        state.used_at = state.now;
         Ok(ours)
     }
 
     async fn send_up(self, client: LinkId, mut reader: ReadHalf<DuplexStream>, ended: Arc<Notify>) {
-        let mut buffer = vec![0; BUFFER];
+        let mut buffer = vec![0; READ_BUFFER];
         let mut received = Vec::new();
         'link: loop {
             let read = select! {
@@ -260,6 +267,7 @@ impl Network {
             received.extend_from_slice(&buffer[..length]);
             self.delay(client).await;
             while let Some(bytes) = self.with(|state| state.next_message(&mut received)) {
+                let _under_way = UnderWay::begin(&self);
                 self.work(client).await;
                 self.pass(client, true).await;
                 self.keep_pace(client, true, bytes.len()).await;
@@ -293,6 +301,7 @@ impl Network {
             self.delay(client).await;
             while let Some(bytes) = self.with(|state| state.next_message(&mut sent)) {
                 self.pass(client, false).await;
+                let _under_way = UnderWay::begin(&self);
                 self.work(client).await;
                 let is_cut = self.with(|state| state.is_doomed(client, Fate::CutReply));
                 let length = if is_cut { bytes.len() / 2 } else { bytes.len() };
@@ -342,6 +351,7 @@ impl Network {
     async fn delay(&self, client: LinkId) {
         let delay = self.with(|state| state.draw_delay(client));
         if delay > 0 {
+            let _under_way = UnderWay::begin(self);
             sleep(Duration::from_millis(delay)).await;
         }
     }
@@ -351,6 +361,25 @@ impl Network {
         while let Some(wait) = self.with(|state| state.blocked(client, is_up, self.now())) {
             sleep(wait).await;
         }
+    }
+}
+
+/// Bytes of a link are under way, until this is dropped.
+struct UnderWay(Network);
+
+impl UnderWay {
+    fn begin(network: &Network) -> Self {
+        network.with(|state| state.under_way += 1);
+        Self(network.clone())
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.with(|state| {
+            state.under_way -= 1;
+            state.used_at = state.now;
+        });
     }
 }
 
@@ -401,14 +430,25 @@ impl NetworkState {
         self.links.get(&client).and_then(|link| link.fate).is_some_and(is_it)
     }
 
+    /// Whether nothing is under way, and servers that need time have nothing to do.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let is_idle = |node: &NetworkNode| node.event_loop.is_idle();
+        self.under_way == 0
+            && self.used_at + 2 < self.now
+            && (self.costs.is_none() || self.nodes.iter().all(is_idle))
+    }
+
     /// What passes next of some bytes: a message if each of them takes time, or else all. None if there is none.
     fn next_message(&self, bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
         let length = match self.costs {
             Some(_) => frame_length(bytes)?,
             None => bytes.len(),
         };
-        let message: Vec<_> = bytes.drain(..length).collect();
-        Some(message).filter(|message| !message.is_empty())
+        if length == 0 {
+            return None;
+        }
+        let rest = bytes.split_off(length);
+        Some(replace(bytes, rest))
     }
 
     /// How fast the bytes of a link pass. None if they take no time.
@@ -438,7 +478,9 @@ impl NetworkState {
 
     /// A process has run for a tick.
     pub(crate) fn process_has_run(&mut self, process: usize) {
-        self.work.entry(process).or_default().grant();
+        if self.costs.is_some() {
+            self.work.entry(process).or_default().grant();
+        }
     }
 
     /// Handles a message in its process. Returns whether that has had the time, or None if it needs none.
@@ -757,7 +799,7 @@ impl NetworkState {
     }
 }
 
-/// The bytes that are under way in one direction at most, and those that are read at once.
+/// The bytes that are under way in one direction at most.
 const BUFFER: usize = 64 * 1024;
 
 /// How long a load and its commit take at most, where the network delays nothing.

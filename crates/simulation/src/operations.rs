@@ -167,7 +167,7 @@ impl Caller {
         self.end(
             &asked,
             "lookup",
-            &format!("{:?}", found.map(|it| it.map_err(|error| error.kind()))),
+            format_args!("{:?}", found.map(|it| it.map_err(|error| error.kind()))),
         );
     }
 
@@ -191,7 +191,7 @@ impl Caller {
         }
         let done = done.map(|it| it.map_err(|error| error.kind()));
         self.check_wait(&asked, None);
-        self.end(&asked, "change", &format!("{what:?} {how:?} {version}: {done:?}"));
+        self.end(&asked, "change", format_args!("{what:?} {how:?} {version}: {done:?}"));
     }
 
     /// Applies what a database has recorded, as a follower does.
@@ -238,12 +238,13 @@ impl Caller {
         }
     }
 
-    fn end(&self, asked: &Asked, operation: &str, what: &str) {
+    fn end(&self, asked: &Asked, operation: &str, what: impl fmt::Display) {
         let Asked { key, at, .. } = asked;
         self.shared.note(format_args!("{:?} {operation} {key} since {at}: {what}", self.process));
         self.shared.with(|history| {
             history.operations += 1;
             history.under_way -= 1;
+            history.ends(self.process);
         });
     }
 }

@@ -50,6 +50,16 @@ impl RecordedChanges {
         }
     }
 
+    /// How many rows wait.
+    pub(crate) fn pending(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether a follower has taken a row, and has not ended it.
+    pub(crate) fn is_held_by(&self, process: Incarnation) -> bool {
+        self.0.values().any(|row| row.held_by == Some(process))
+    }
+
     /// A process has ended, and holds nothing any more.
     pub(crate) fn ended(&mut self, process: Incarnation) {
         let held = self.0.values_mut().filter(|row| row.held_by == Some(process));

@@ -70,6 +70,11 @@ pub(crate) struct EventLoop {
 }
 
 impl EventLoop {
+    /// Whether it executes nothing.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.current.is_none() && self.ready.is_empty()
+    }
+
     /// The server has ended.
     pub(crate) fn end(&mut self) {
         (self.current, self.ready) = (None, VecDeque::new());

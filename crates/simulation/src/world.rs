@@ -1,6 +1,7 @@
 //! The world: processes, servers and a network, moved on tick by tick from one seed.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::mem::replace;
 use std::ops::{ControlFlow, Range};
@@ -108,8 +109,9 @@ struct World {
     now: Millis,
     shared: Arc<Shared>,
     servers: ServerFleet,
-    /// Where the servers run.
+    /// Where the servers run, and until when they have.
     server_host: Host,
+    servers_ran_until: Millis,
     processes: Vec<Process>,
 }
 
@@ -123,6 +125,10 @@ struct Process {
     quota: (Millis, Millis),
     /// Whether it has run in the last tick.
     has_run: bool,
+    /// Until when its host has run. While nothing happens in it, that is behind.
+    ran_until: Millis,
+    /// Until when something may follow from what has begun in it.
+    is_awake_until: Millis,
 }
 
 impl Process {
@@ -134,6 +140,24 @@ impl Process {
 
     fn runs(&self, now: Millis) -> bool {
         self.paused_until <= now && self.is_within_quota(now)
+    }
+
+    /// Lets it run between two moments.
+    fn run(&mut self, from: Millis, until: Millis) {
+        if self.ran_until < until {
+            self.host.run(from, until);
+            self.ran_until = until;
+        }
+    }
+
+    /// Begins something at a time, for which its clock is right.
+    fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static, now: Millis) {
+        if self.has_run && !self.host.has_input() {
+            self.run(self.ran_until, now - 1);
+        }
+        self.is_awake_until = now + AWAKE;
+        // Futures of operations are large, and the runtime would move them.
+        self.host.spawn(Box::pin(task));
     }
 
     /// Asks for all keys at once.
@@ -174,6 +198,7 @@ impl World {
             shared,
             servers,
             server_host,
+            servers_ran_until: 0,
             processes: Vec::new(),
         };
         world.shared.note(format_args!("{:?}", world.plan));
@@ -208,7 +233,16 @@ impl World {
             outlives_faults: self.plan.faults.iter().all(|it| it.ends_links_only()),
             bounds: self.plan.bounds(),
         };
-        Process { host, caller, store, paused_until: 0, quota: (0, 0), has_run: false }
+        Process {
+            host,
+            caller,
+            store,
+            paused_until: 0,
+            quota: (0, 0),
+            has_run: false,
+            ran_until: self.now,
+            is_awake_until: self.now + AWAKE,
+        }
     }
 
     fn run(mut self, run: &Run) -> RunOutcome {
@@ -277,7 +311,11 @@ impl World {
             && self.shared.with(|history| history.operations) < end
         {
             let now = self.now;
-            begins.extract_if(.., |(at, _)| *at <= now).for_each(|(_, place)| {
+            let begin: Vec<_> = begins.extract_if(.., |(at, _)| *at <= now).collect();
+            if !begin.is_empty() {
+                self.catch_up(now);
+            }
+            begin.into_iter().for_each(|(_, place)| {
                 self.processes[place].ask_for_all(burst, WARM_KEYS..self.plan.keys);
             });
             for place in 0..self.processes.len() {
@@ -322,6 +360,9 @@ impl World {
     fn begin(&mut self, kind: usize) -> Option<SmallRng> {
         let number = self.begun[kind];
         self.begun[kind] += 1;
+        if kind == FAULTS {
+            self.catch_up(self.now);
+        }
         let seed = self.random.random();
         self.reduction.keeps(kind, number).then(|| {
             self.shared.note(format_args!("{} {number}", ["operation", "fault"][kind]));
@@ -330,7 +371,9 @@ impl World {
     }
 
     fn ticks(&mut self, count: Millis, is_busy: bool) -> ControlFlow<()> {
-        (0..count).try_for_each(|_| self.tick(is_busy))
+        (0..count).try_for_each(|_| self.tick(is_busy))?;
+        self.catch_up(self.now);
+        ControlFlow::Continue(())
     }
 
     fn tick(&mut self, is_busy: bool) -> ControlFlow<()> {
@@ -345,22 +388,9 @@ impl World {
         }
         self.follow();
         self.servers.tick(&self.shared);
-        self.shared.network.with(NetworkState::serve);
-        for (place, process) in self.processes.iter_mut().enumerate() {
-            let runs = process.runs(self.now);
-            if runs && process.has_run {
-                self.shared.network.with(|state| state.process_has_run(place));
-            }
-            process.has_run = runs;
-            if process.paused_until <= self.now && !runs {
-                self.shared.with(|history| *history.paused.entry(place).or_default() += 1);
-            }
-        }
-        self.server_host.run_until(self.now);
-        for process in &self.processes {
-            if process.has_run {
-                process.host.run_until(self.now);
-            }
+        self.run_servers();
+        for place in 0..self.processes.len() {
+            self.run_process(place);
         }
         if self.begun_at_violation.is_none() && self.shared.with(|it| !it.violations.is_empty()) {
             (self.begun_at_violation, self.violated_at) = (Some(self.begun), Some(self.now));
@@ -371,13 +401,72 @@ impl World {
         }
     }
 
+    /// Lets the servers go on for a tick. If nothing was sent, they do so later.
+    fn run_servers(&mut self) {
+        let (now, ran_until) = (self.now, self.servers_ran_until);
+        let has_input = self.server_host.has_input();
+        if !has_input
+            && now - ran_until < LONGEST_STEP
+            && self.servers.is_settled()
+            && self.shared.network.with(|state| state.is_quiet())
+        {
+            return;
+        }
+        self.shared.network.with(NetworkState::serve);
+        self.server_host.run(if has_input { now - 1 } else { ran_until }, now);
+        self.servers_ran_until = now;
+    }
+
+    /// Lets a process go on for a tick, if it runs. If nothing happens in it, it does so later.
+    fn run_process(&mut self, place: usize) {
+        let (process, now) = (&mut self.processes[place], self.now);
+        let runs = process.runs(now);
+        let had_run = replace(&mut process.has_run, runs);
+        if !process.has_run {
+            if process.paused_until <= now {
+                self.shared.with(|history| *history.paused.entry(place).or_default() += 1);
+            }
+            return;
+        }
+        if had_run {
+            self.shared.network.with(|state| state.process_has_run(place));
+        }
+        let has_input = process.host.has_input();
+        if had_run
+            && !has_input
+            && process.is_awake_until < now
+            && now - process.ran_until < LONGEST_STEP
+            && self.shared.with(|it| it.is_quiet(process.caller.process))
+        {
+            return;
+        }
+        if has_input {
+            process.is_awake_until = now + AWAKE;
+        }
+        process.run(if has_input || !had_run { now - 1 } else { process.ran_until }, now);
+    }
+
+    /// Lets all hosts that run do what they have put off.
+    fn catch_up(&mut self, now: Millis) {
+        if self.servers_ran_until < now {
+            self.server_host.run(self.servers_ran_until, now);
+            self.servers_ran_until = now;
+        }
+        for process in self.processes.iter_mut().filter(|it| it.has_run) {
+            process.run(process.ran_until, now);
+        }
+    }
+
     /// Each process takes a row that a database has recorded, if one is due.
-    fn follow(&self) {
-        for process in self.processes.iter().filter(|it| it.runs(self.now)) {
-            let caller = process.caller.clone();
+    fn follow(&mut self) {
+        if self.shared.with(|it| it.recorded.pending()) == 0 {
+            return;
+        }
+        for process in self.processes.iter_mut().filter(|it| it.runs(self.now)) {
+            let caller = &process.caller;
             let taken = self.shared.with(|it| it.recorded.take(caller.process, self.now));
             if let Some(what) = taken {
-                process.host.spawn(caller.apply_recorded(what));
+                process.spawn(caller.clone().apply_recorded(what), self.now);
             }
         }
     }
@@ -385,9 +474,11 @@ impl World {
     /// Begins an operation in a process.
     fn operate(&mut self) {
         let Some(random) = &mut self.begin(OPERATIONS) else { return };
+        let now = self.now;
         let Self { plan, processes, .. } = self;
-        let process = &processes[random.random_range(0..MOST_PROCESSES) % processes.len()];
-        if !process.runs(self.now) {
+        let count = processes.len();
+        let process = &mut processes[random.random_range(0..MOST_PROCESSES) % count];
+        if !process.runs(now) {
             return;
         }
         let caller = process.caller.clone();
@@ -404,10 +495,10 @@ impl World {
                 }
                 _ => Telling::Invalidate,
             };
-            return process.host.spawn(caller.change(what, how, leaves_after));
+            return process.spawn(caller.change(what, how, leaves_after), now);
         }
         if random.random_ratio(1, 20) {
-            return process.host.spawn(caller.lookup(key, leaves_after));
+            return process.spawn(caller.lookup(key, leaves_after), now);
         }
         let mut load = || random.random_range(0..=plan.longest_load);
         let get = Get {
@@ -418,8 +509,8 @@ impl World {
             forces_refresh: random.random_ratio(1, 100),
         };
         match random.random_ratio(1, 10) {
-            true => process.host.spawn(caller.get_many(get, MOST_AT_ONCE, leaves_after)),
-            false => process.host.spawn(caller.get(get, leaves_after)),
+            true => process.spawn(caller.get_many(get, MOST_AT_ONCE, leaves_after), now),
+            false => process.spawn(caller.get(get, leaves_after), now),
         }
     }
 
@@ -460,6 +551,7 @@ impl World {
     }
 
     fn pause(&mut self, place: usize, until: Millis, cuts_off: bool) {
+        self.catch_up(self.now);
         self.processes[place].paused_until = until;
         self.shared.network.with(|state| state.paused_until.insert(place, until));
         let more = until - self.now;
@@ -479,6 +571,7 @@ impl World {
         while !self.servers.is_settled() {
             self.tick(true)?;
         }
+        self.catch_up(self.now);
         self.shared.network.with(NetworkState::heal);
         self.processes.iter_mut().for_each(|process| process.quota.0 = 0);
         let latest = self.processes.iter().map(|it| it.paused_until).max();
@@ -488,7 +581,10 @@ impl World {
     /// Nothing is under way any more, so nothing may be left.
     fn find_leaks(&self) {
         let shared = &self.shared;
-        let under_way = shared.with(|history| history.under_way);
+        let (under_way, recorded) = shared.with(|it| (it.under_way, it.recorded.pending()));
+        if recorded > 0 {
+            shared.violation(format_args!("{recorded} recorded changes were never applied"));
+        }
         // Those of killed processes have not ended.
         let killed = self.processes.iter().any(|it| it.caller.process.1 > 0);
         if under_way > 0 && !killed {
@@ -555,6 +651,12 @@ impl World {
         })
     }
 }
+
+/// For how many milliseconds a host runs at once, at most: what it sends then is late by these, or its timers are.
+const LONGEST_STEP: Millis = 16;
+
+/// For how long a process does not after something has begun in it, or has come from a server.
+const AWAKE: Millis = 2;
 
 /// For how long a process with a quota runs, of each period.
 const QUOTA: Millis = 20;

@@ -38,8 +38,10 @@ pub struct SpanSeen {
     pub follows: Vec<u64>,
     /// Its fields, as text.
     pub fields: BTreeMap<String, String>,
-    /// How many handles to it there are.
+    /// How many handles to it and open children there are.
     pub handles: usize,
+    /// How often it was entered.
+    pub entered: usize,
 }
 
 impl Spans {
@@ -89,6 +91,17 @@ impl Spans {
     }
 }
 
+impl Known {
+    /// Drops a handle to a span. Returns whether that closes it.
+    fn close(&mut self, number: u64) -> bool {
+        let Some(span) = self.spans.get_mut(&number) else { return false };
+        span.handles -= 1;
+        let (is_closed, parent) = (span.handles == 0, span.parent);
+        parent.filter(|_| is_closed).inspect(|parent| _ = self.close(*parent));
+        is_closed
+    }
+}
+
 impl SpanSeen {
     /// Its name.
     pub fn name(&self) -> &'static str {
@@ -133,8 +146,13 @@ impl Subscriber for Spans {
             follows: vec![],
             fields: BTreeMap::new(),
             handles: 1,
+            entered: 0,
         };
         attributes.record(&mut span);
+        // A child keeps it open, as in the registry of `tracing-subscriber`.
+        if let Some(parent) = span.parent.and_then(|parent| known.spans.get_mut(&parent)) {
+            parent.handles += 1;
+        }
         known.spans.insert(number, span);
         Id::from_u64(number)
     }
@@ -158,7 +176,9 @@ impl Subscriber for Spans {
     }
 
     fn enter(&self, span: &Id) {
-        locked(&self.known).entered.push(span.into_u64());
+        let mut known = locked(&self.known);
+        known.entered.push(span.into_u64());
+        known.spans.entry(span.into_u64()).and_modify(|span| span.entered += 1);
     }
 
     fn exit(&self, span: &Id) {
@@ -175,10 +195,7 @@ impl Subscriber for Spans {
     }
 
     fn try_close(&self, span: Id) -> bool {
-        let mut known = locked(&self.known);
-        let Some(span) = known.spans.get_mut(&span.into_u64()) else { return false };
-        span.handles -= 1;
-        span.handles == 0
+        locked(&self.known).close(span.into_u64())
     }
 
     fn current_span(&self) -> Current {

@@ -13,7 +13,6 @@ use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until};
-use tracing::{Instrument, Span};
 
 pub(crate) use self::scope::Purpose;
 
@@ -35,7 +34,7 @@ use crate::policy::Backoff;
 use crate::stats::{LoadReason, RefreshEvent, Statistics, WakeEvent};
 use crate::store::{Claim, OtherLease, Watch};
 use crate::tag::Tags;
-use crate::trace::CallerSpan;
+use crate::trace::{CallerSpan, WaitingSpan};
 
 /// One flight, from the side of its task. What it learns about its key is in the protocol's state.
 pub(crate) struct FlightTask<S, Req, C> {
@@ -54,8 +53,9 @@ pub(crate) struct FlightTask<S, Req, C> {
     /// Its last wait was ended by a pause, and is not counted yet: what the store says next tells
     /// whether a push was missed.
     has_paused: bool,
-    /// A flight in the background keeps the span until it loads or waits, since the load follows from it.
     opener: FlightOpener,
+    /// The span in which its opener waits.
+    waits: WaitingSpan,
     /// Set from when it may load until it has.
     admission: Option<LoadAdmission>,
     /// The store has been looked at for what the callers may have while it queues.
@@ -64,8 +64,11 @@ pub(crate) struct FlightTask<S, Req, C> {
 
 /// The caller that opens a flight.
 pub(crate) struct FlightOpener {
-    /// The span in which it waits.
+    /// The span in which it waits. Only a flight in the background keeps it, until it loads or waits, since the
+    /// load follows from it.
     pub(crate) span: CallerSpan,
+    /// That of its caller, of which the load is a child.
+    pub(crate) around: WaitingSpan,
     /// It has just read the store, and found nothing usable.
     pub(crate) has_looked_up: bool,
     /// It is an item of a batch.
@@ -79,12 +82,16 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
         job: LentJob<S, Req>,
         purpose: Purpose,
         tags: Tags,
-        opener: FlightOpener,
+        mut opener: FlightOpener,
     ) -> Self {
         let key = leader.key();
         // Before the first request: a change between its answer and the watch would be missed.
         let (watch, serves_stored) = (core.store.watch(key), core.policy.serves_stored());
         let claim = Claim::new(key.clone()).tagged(tags).traced(opener.span.trace_parent());
+        let (waits, background) = (opener.span.while_it_waits(), purpose.background());
+        if background.is_none() {
+            opener.span = CallerSpan::default();
+        }
         Self {
             orphan: core.loads.orphaned.guard(&claim, core.policy.lease),
             backoff: core.policy.backoff(!watch.is_silent()),
@@ -93,9 +100,10 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
             watch,
             unheard_since: None,
             took: Duration::ZERO,
-            background: purpose.background(),
+            background,
             has_paused: false,
             opener,
+            waits,
             admission: None,
             // A refresh has read the entry that it replaces, and a forced one has no use for it.
             has_looked: purpose != Purpose::Answer || !serves_stored,
@@ -132,8 +140,8 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
             }
         };
         loop {
-            let span = self.span();
-            let Some(event) = self.perform(state).instrument(span).await else { break };
+            let span = self.span(&state);
+            let Some(event) = span.instrument(self.perform(state)).await else { break };
             self.count(&event);
             state = self.take(event);
             let keeps_admission = match state {
@@ -165,10 +173,14 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
         }
     }
 
-    /// The span in which it runs: that of its opener, but none in the background. Otherwise the span
-    /// of a request that has its answer would go on.
-    fn span(&self) -> Span {
-        if self.background.is_some() { Span::none() } else { self.opener.span.span() }
+    /// The span in which it runs: that of its opener, and around that while it loads, but none in the
+    /// background. Otherwise the span of a request that has its answer would go on.
+    fn span(&self, state: &TaskState) -> WaitingSpan {
+        match state {
+            _ if self.background.is_some() => WaitingSpan::default(),
+            TaskState::Loading { .. } => self.opener.around.clone(),
+            _ => self.waits.clone(),
+        }
     }
 
     /// Performs the actions after an event, and returns the next state.
@@ -316,12 +328,18 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
         }
         let Scope { core, leader, .. } = &self.scope;
         match event {
-            TaskEvent::Found { due: Some(_), .. } => self.background = Some(LoadReason::Early),
+            TaskEvent::Found { due: Some(_), .. } => {
+                self.background = Some(LoadReason::Early);
+                self.opener.span = self.waits.get();
+            }
             // With a stale answer for every caller, the load is for none.
             TaskEvent::Queued { meanwhile: Meanwhile::Give(_), .. }
             | TaskEvent::Busy { meanwhile: Meanwhile::Give(_), .. }
             | TaskEvent::Granted { meanwhile: Meanwhile::Give(_), .. } => {
-                self.background.get_or_insert(LoadReason::Revalidation);
+                if self.background.is_none() {
+                    self.background = Some(LoadReason::Revalidation);
+                    self.opener.span = self.waits.get();
+                }
             }
             TaskEvent::LoadEnded { answer, .. } if self.background.is_some() => {
                 let has_failed = has_failed(answer);
@@ -374,11 +392,11 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
         }
     }
 
-    /// What a load in the background follows from.
+    /// What a load in the background follows from; or what follows from another load, unless that is its child.
     fn trigger(&mut self) -> CallerSpan {
         match self.background {
             Some(_) => mem::take(&mut self.opener.span),
-            None => CallerSpan::default(),
+            None => self.waits.get().other_than(&self.opener.around),
         }
     }
 }

@@ -308,8 +308,9 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             true => self.span.waits.clone(),
             false => CallerSpan::current(),
         };
+        let (around, group_of) = (self.span.around.while_it_waits(), self.group_of.clone());
         let has_looked_up = self.looked_up.is_some();
-        let opener = FlightOpener { span, has_looked_up, group_of: self.group_of.clone() };
+        let opener = FlightOpener { span, around, has_looked_up, group_of };
         let lent = self.lent.get_or_insert_with(|| Arc::new(Mutex::new(self.job.take())));
         let (core, job) = (Arc::clone(&self.core), Arc::clone(lent));
         FlightTask::new(core, leader, job, purpose, self.tags.clone(), opener)
@@ -579,8 +580,8 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
 }
 
 impl<S, Req, C> PendingRequest<S, Req, C> {
-    fn end(&self, event: RequestEvent) {
-        self.span.end(event, self.begun);
+    fn end(&mut self, event: RequestEvent) {
+        mem::take(&mut self.span).end(event, self.begun);
         self.core.count(&self.options, event);
     }
 }

@@ -134,10 +134,12 @@ const ANSWER: Duration = Duration::from_millis(10);
 /// The span in which a request waits: its own, or that of its caller if its own is off.
 #[derive(Default)]
 pub(super) struct RequestSpan {
-    /// What is linked to the load, and what the load is a child of.
+    /// What is linked to the load.
     pub(super) waits: CallerSpan,
     /// Its own span, to poll in it. Its caller's is entered by the caller.
     pub(super) own: CallerSpan,
+    /// That of its caller, of which the load is a child.
+    pub(super) around: CallerSpan,
 }
 
 impl RequestSpan {
@@ -155,9 +157,9 @@ impl RequestSpan {
             waited_ms = field::Empty,
         );
         statistics.note_key(&span, key);
-        let own = CallerSpan::of(span);
-        let waits = if own.is_none() { CallerSpan::current() } else { own.clone() };
-        Self { waits, own }
+        let (own, around) = (CallerSpan::of(span), CallerSpan::current());
+        let waits = if own.is_none() { around.clone() } else { own.clone() };
+        Self { waits, own, around }
     }
 
     /// Notes how the request that began then has ended.

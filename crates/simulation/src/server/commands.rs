@@ -28,7 +28,7 @@ pub(crate) enum CommandKind {
     Other,
 }
 
-const COMMANDS: [DataCommand; 14] = [
+static COMMANDS: [DataCommand; 14] = [
     command("get", 2, CommandKind::ReadOne, get),
     command("mget", -2, CommandKind::ReadAll, mget),
     command("set", -3, CommandKind::Grow, set),
@@ -61,10 +61,10 @@ impl CommandKind {
 }
 
 impl DataCommand {
-    pub(crate) fn named(name: &[u8], version: ServerVersion) -> Option<Self> {
-        let is_known = |it: &Self| it.name != "pexpiretime" || version > ServerVersion::V6;
-        let mut known = COMMANDS.into_iter().filter(is_known);
-        known.find(|it| it.name.as_bytes().eq_ignore_ascii_case(name))
+    pub(crate) fn named(name: &[u8], version: ServerVersion) -> Option<&'static Self> {
+        let is_known = |it: &&Self| it.name != "pexpiretime" || version > ServerVersion::V6;
+        let mut named = COMMANDS.iter().filter(|it| it.name.as_bytes().eq_ignore_ascii_case(name));
+        named.next().filter(is_known)
     }
 
     pub(crate) fn accepts(&self, words: usize) -> bool {
@@ -157,7 +157,7 @@ fn set_range(state: &mut ServerState, args: &[Vec<u8>]) -> RespValue {
         return RespValue::error("ERR offset is out of range");
     }
     let (offset, part) = (offset as usize, &args[2]);
-    let length = match state.find(&args[0]) {
+    let length = match state.find_mut(&args[0]) {
         None if part.is_empty() => return RespValue::Int(0),
         None => {
             let value = StoredValue::Text([vec![0; offset], part.clone()].concat());
@@ -227,7 +227,7 @@ fn expire(state: &mut ServerState, args: &[Vec<u8>], from: i64, command: &str) -
         return RespValue::error(format!("ERR Unsupported option {option}"));
     }
     let now = state.now_ms();
-    match state.find(&args[0]) {
+    match state.find_mut(&args[0]) {
         None => return RespValue::Int(0),
         Some(_) if at <= now => drop(state.keyspace.remove(&args[0])),
         Some(stored) => stored.expires_at = Some(at),

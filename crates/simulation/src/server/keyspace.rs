@@ -1,11 +1,12 @@
 //! What a server stores: values with an expiry.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-/// All values of a server, by name.
+/// All values of a server, by name. Clones share them until one changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keyspace {
-    values: HashMap<Vec<u8>, StoredName>,
+    values: Arc<HashMap<Vec<u8>, StoredName>>,
 }
 
 #[derive(Clone, Debug)]
@@ -24,25 +25,33 @@ pub(crate) enum StoredValue {
 
 impl Keyspace {
     /// The value, and whether one has expired before.
-    pub(crate) fn find(&mut self, name: &[u8], now: i64) -> (Option<&mut StoredName>, bool) {
+    pub(crate) fn find(&mut self, name: &[u8], now: i64) -> (Option<&StoredName>, bool) {
         let is_late = |stored: &StoredName| stored.expires_at.is_some_and(|at| now > at);
-        if self.values.get(name).is_some_and(is_late) {
-            self.values.remove(name);
-            return (None, true);
+        match self.values.get(name) {
+            None => (None, false),
+            Some(stored) if is_late(stored) => {
+                self.remove(name);
+                (None, true)
+            }
+            Some(_) => (self.values.get(name), false),
         }
-        (self.values.get_mut(name), false)
+    }
+
+    /// The same, to change it.
+    pub(crate) fn find_mut(&mut self, name: &[u8]) -> Option<&mut StoredName> {
+        Arc::make_mut(&mut self.values).get_mut(name)
     }
 
     pub(crate) fn insert(&mut self, name: &[u8], stored: StoredName) {
-        self.values.insert(name.to_vec(), stored);
+        Arc::make_mut(&mut self.values).insert(name.to_vec(), stored);
     }
 
     pub(crate) fn take(&mut self, name: &[u8]) -> Option<StoredName> {
-        self.values.remove(name)
+        Arc::make_mut(&mut self.values).remove(name)
     }
 
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
-        self.values.remove(name).is_some()
+        self.take(name).is_some()
     }
 
     /// The names in order, without those that have expired.

@@ -262,8 +262,8 @@ impl ModelServer {
     fn reply(&mut self, words: &[Vec<u8>]) -> RespValue {
         let name = words[0].to_ascii_lowercase();
         let args = &words[1..];
-        let text = String::from_utf8_lossy(&name).into_owned();
         if !self.is_allowed(&name) {
+            let text = String::from_utf8_lossy(&name);
             return RespValue::error(format!("ERR Can't execute '{text}': {SUBSCRIBED}"));
         }
         if let Some(refusal) = self.refusal(words) {
@@ -290,8 +290,8 @@ impl ModelServer {
                 locked(&self.state).flush();
                 RespValue::ok()
             }
-            (b"sentinel", _) => self.sentinel(args).unwrap_or_else(|| self.data(words, &text)),
-            _ => self.data(words, &text),
+            (b"sentinel", _) => self.sentinel(args).unwrap_or_else(|| self.data(words)),
+            _ => self.data(words),
         }
     }
 
@@ -302,12 +302,13 @@ impl ModelServer {
         client.is_resp3 || client.subscriptions.is_empty() || matches!(name, b"ping" | b"subscribe")
     }
 
-    fn data(&self, words: &[Vec<u8>], name: &str) -> RespValue {
+    fn data(&self, words: &[Vec<u8>]) -> RespValue {
         let mut state = locked(&self.state);
         let Some(command) = DataCommand::named(&words[0], state.version) else {
             return unknown(words, state.version);
         };
         if !command.accepts(words.len()) {
+            let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();
             let error = format!("ERR wrong number of arguments for '{name}' command");
             return RespValue::error(error);
         }
@@ -353,10 +354,17 @@ impl ModelServer {
     fn refusal(&self, words: &[Vec<u8>]) -> Option<RespValue> {
         let mut state = locked(&self.state);
         let asks = std::mem::take(&mut state.client().asks);
-        let ServerRole::Node(view) = &state.role else { return None };
-        let view = view.clone();
-        let version = state.version;
-        view.refusal(names_of(words), asks, version, |name| state.find(name).is_some())
+        // It is not there while names are looked for.
+        let role = std::mem::take(&mut state.role);
+        let refusal = match &role {
+            ServerRole::Node(view) => {
+                let (names, version) = (names_of(words), state.version);
+                view.refusal(names, asks, version, |name| state.find(name).is_some())
+            }
+            _ => None,
+        };
+        state.role = role;
+        refusal
     }
 
     fn slots(&self) -> RespValue {

@@ -31,6 +31,8 @@ pub(super) struct Scripts {
 impl Scripts {
     pub(super) fn new(state: &Arc<Mutex<ServerState>>, mutations: Mutations) -> mlua::Result<Self> {
         let lua = Lua::new();
+        // A run is short: what its scripts leave is some megabytes.
+        lua.gc_stop();
         let guard = lua.load(GUARD).set_name("=guard").call(lua.create_function(failed)?)?;
         let redis = lua.create_table()?;
         for (name, raises) in [("call", true), ("pcall", false)] {

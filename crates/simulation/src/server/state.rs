@@ -77,12 +77,18 @@ impl ServerState {
         }
     }
 
-    pub(crate) fn find(&mut self, name: &[u8]) -> Option<&mut StoredName> {
+    pub(crate) fn find(&mut self, name: &[u8]) -> Option<&StoredName> {
         let now = self.now_ms();
         if self.keyspace.find(name, now).1 {
             self.changed(name);
         }
         self.keyspace.find(name, now).0
+    }
+
+    /// The same, to change it.
+    pub(crate) fn find_mut(&mut self, name: &[u8]) -> Option<&mut StoredName> {
+        self.find(name)?;
+        self.keyspace.find_mut(name)
     }
 
     /// Notes that the current client has read names.
