@@ -8,7 +8,7 @@ use std::task::Context;
 use std::{io, mem};
 
 use redis::aio::{MultiplexedConnection, SendError};
-use redis::{Cmd, ErrorKind, Pipeline, PushInfo, RedisError, ServerErrorKind, Value};
+use redis::{ErrorKind, Pipeline, PushInfo, RedisError, ServerErrorKind, Value};
 use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::Notify;
@@ -19,7 +19,7 @@ use super::events::ServerEvent;
 use super::node_state::NodeState;
 use super::request::RedisRequest;
 use super::silence::LastHeard;
-use super::window::Window;
+use super::window::{Place, Window};
 
 /// A connection to a server. It ends when this is dropped.
 pub(super) struct Connection {
@@ -61,11 +61,13 @@ impl Connection {
 
     /// Sends a request, and waits for the reply.
     ///
-    /// A server that does not know a script (after a restart or `SCRIPT FLUSH`) is sent its text.
+    /// A server that does not know a script (after a restart or `SCRIPT FLUSH`) is sent its text, in the same
+    /// place of the window: requests that wait behind it are sent when the server knows it.
     ///
     /// # Cancel safety
     /// Dropping it loses the reply; the request may have been sent.
     pub(super) async fn send(&self, request: &RedisRequest<'_>) -> Result<Value, RedisError> {
+        let _place = self.state.enter(request).await?;
         match self.exchange(request, false).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 self.exchange(request, true).await
@@ -82,8 +84,9 @@ impl Connection {
         by_text: bool,
     ) -> Result<Value, RedisError> {
         let mut socket = self.socket.clone();
+        let command = request.packed(by_text, || self.state.node.lapses_at());
         let is_plain = !request.is_asking && !request.is_timed;
-        let send = async |command: Cmd| {
+        let replied = async {
             if is_plain {
                 return socket.send_packed_command(&command).await?.extract_error();
             }
@@ -98,7 +101,7 @@ impl Connection {
             pipeline.ignore_errors();
             folded(pipeline.query_async(&mut socket).await?, request.is_timed)
         };
-        self.state.reply(request, by_text, send).await
+        self.state.reply(replied).await
     }
 }
 
@@ -156,42 +159,53 @@ impl ConnectionState {
         }
     }
 
-    /// Sends a request when there is room for it in the window, and waits for the reply, or until the
-    /// connection ends. Without the end, a request that is queued at that moment could stay unanswered as
-    /// long as there is a clone.
+    /// Waits until there is room for a request in the window.
+    async fn enter(&self, request: &RedisRequest<'_>) -> Result<Place<'_>, RedisError> {
+        let is_crowded = |keys, since: Instant| self.node.waits(keys, since.max(self.heard.last()));
+        let trip = self.node.reply_times.shortest();
+        self.until_end(async { Ok(self.window.enter(request, trip, is_crowded).await) }).await
+    }
+
+    /// Waits for the reply to a request.
     async fn reply<T>(
         &self,
-        request: &RedisRequest<'_>,
-        by_text: bool,
-        send: impl AsyncFnOnce(Cmd) -> Result<T, RedisError>,
+        replied: impl Future<Output = Result<T, RedisError>>,
+    ) -> Result<T, RedisError> {
+        let sent_at = Instant::now();
+        let reply = self.until_end(replied).await;
+        match &reply {
+            Ok(_) => self.note_reply(sent_at, false),
+            // The server's own.
+            Err(error) if error.code().is_some() => self.note_reply(sent_at, true),
+            Err(_) => {}
+        }
+        reply
+    }
+
+    /// Waits for a future, or until the connection ends. Without the end, a request that is queued at that
+    /// moment could stay unanswered as long as there is a clone.
+    async fn until_end<T>(
+        &self,
+        future: impl Future<Output = Result<T, RedisError>>,
     ) -> Result<T, RedisError> {
         // It is notified from here on, also before it is polled.
         let ended = self.ended.notified();
         if self.has_ended.load(Ordering::Acquire) {
             return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
         }
-        let replied = async {
-            let is_crowded =
-                |keys, since: Instant| self.node.waits(keys, since.max(self.heard.last()));
-            let _place = self.window.enter(request, is_crowded).await;
-            let sent_at = Instant::now();
-            let reply = send(request.packed(by_text, || self.node.lapses_at())).await?;
-            self.confirm(sent_at);
-            Ok(reply)
-        };
         select! {
             biased;
-            reply = replied => reply,
+            done = future => done,
             () = ended => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
         }
     }
 
     /// A request that was sent then has its reply.
-    fn confirm(&self, sent_at: Instant) {
+    fn note_reply(&self, sent_at: Instant, is_error: bool) {
         let now = Instant::now();
         self.replied.note(now);
         self.node.reply_times.note(now - sent_at);
-        if self.is_tracked {
+        if self.is_tracked && !is_error {
             let (node, connection) = (self.node.place, self.number);
             self.node.parts.tell(ServerEvent::Confirmed { node, connection, sent_at });
         }
@@ -268,11 +282,8 @@ mod tests {
         reply: impl Future<Output = ()>,
     ) -> Result<(), RedisError> {
         let request = RedisRequest::command("MGET", names, [], "testing");
-        let send = async |_| {
-            reply.await;
-            Ok(())
-        };
-        state.reply(&request, false, send).await
+        let _place = state.enter(&request).await?;
+        state.reply(reply.map(Ok)).await
     }
 
     #[test]
@@ -305,9 +316,9 @@ mod tests {
     async fn a_request_that_waits_for_room_ends_with_the_connection_too() {
         let state = state();
         let large = RedisRequest::command("GET", [vec![0; 1 << 20]], [], "testing");
-        let first = state.reply(&large, false, async |_| pending::<Result<(), _>>().await);
-        let (first, second, ()) = join!(first, send(&state, ready(())), async { state.end() });
-        assert!(first.is_err() && second.is_err());
+        let place = state.enter(&large).await;
+        let (second, ()) = join!(send(&state, ready(())), async { state.end() });
+        assert!(place.is_ok() && second.is_err());
     }
 
     /// Polls requests without replies, so many ms after another, and tells the bound then.
@@ -336,6 +347,15 @@ mod tests {
                 "{requests} of {keys} every {every} ms"
             );
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_of_the_server_is_a_reply_too() {
+        let state = state();
+        advance(TIMEOUT).await;
+        let full = redis::parse_redis_value(b"-OOM full\r\n").and_then(Value::extract_error);
+        assert!(state.reply(ready(full)).await.is_err());
+        assert_eq!(state.last()[1], Instant::now());
     }
 
     #[test]

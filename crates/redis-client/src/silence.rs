@@ -99,6 +99,14 @@ impl ReplyTimes {
         self.shortest.store(micros(took), Ordering::Relaxed);
     }
 
+    /// What a reply takes at least: no time before the first one.
+    pub(super) fn shortest(&self) -> Duration {
+        match self.shortest.load(Ordering::Relaxed) {
+            u64::MAX => Duration::ZERO,
+            shortest => Duration::from_micros(shortest),
+        }
+    }
+
     fn longest(&self) -> u64 {
         let both = self.longest.load(Ordering::Relaxed);
         let noted_at = both & u64::from(u32::MAX);

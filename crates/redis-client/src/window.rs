@@ -1,6 +1,7 @@
 //! The window: how much is under way over a connection at once.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
@@ -24,7 +25,7 @@ pub(super) struct Window {
 
 impl Default for Window {
     fn default() -> Self {
-        let [room, urgent] = [ROOM as usize; 2].map(Semaphore::new);
+        let [room, urgent] = [(ROOM * SHARES) as usize; 2].map(Semaphore::new);
         Self { room, urgent, waiting: AtomicU32::new(0), begun: LastHeard::default() }
     }
 }
@@ -47,19 +48,21 @@ impl Drop for WaitingKeys<'_> {
 }
 
 impl Window {
-    /// Waits until there is room for a request, and takes it. If more than twice as many keys wait as there are
-    /// places, `is_crowded` is told how many, and since when some do.
+    /// Waits until there is room for a request, and takes it. A reply takes as long as a `trip` at least. If more
+    /// than twice as many keys wait as there are places, `is_crowded` is told how many, and since when some do.
     ///
     /// # Cancel safety
     /// Dropping it gives up the place in the queue.
     pub(super) async fn enter(
         &self,
         request: &RedisRequest<'_>,
+        trip: Duration,
         is_crowded: impl Fn(u32, Instant),
     ) -> Place<'_> {
         let room = if request.is_urgent { &self.urgent } else { &self.room };
-        let places = u32::try_from(1 + request.byte_len() / UNIT).unwrap_or(ROOM).min(ROOM);
-        let keys = self.wait_for(places.max(request.key_count()));
+        let more = u32::try_from(request.byte_len() / UNIT).unwrap_or(ROOM).min(ROOM - 1);
+        let shares = more * SHARES + SHARES / (trip.as_millis() as u32).clamp(1, SHARES);
+        let keys = self.wait_for((1 + more).max(request.key_count()));
         let tell = || {
             let waiting = self.waiting.load(Ordering::Relaxed);
             if waiting > CROWD {
@@ -67,10 +70,10 @@ impl Window {
             }
         };
         tell();
-        let permit = match room.try_acquire_many(places) {
+        let permit = match room.try_acquire_many(shares) {
             Ok(permit) => Some(permit),
             Err(_) => {
-                let permit = room.acquire_many(places).await.ok();
+                let permit = room.acquire_many(shares).await.ok();
                 tell();
                 permit
             }
@@ -89,8 +92,13 @@ impl Window {
 /// How many short requests are under way at once. A server needs about 16 us for a script, so they are half
 /// a millisecond of its time, as long as a round trip within a data center takes. With 64 processes, each
 /// has a reply every 33 ms. A size that follows the times of replies shrinks when the process itself is
-/// busy, and then the process waits for nothing (measured: 4 x 10,000 keys in 20 s in place of 3 s).
+/// busy, and then the process waits for nothing (measured: 4 x 10,000 keys in 20 s in place of 3 s). So it
+/// follows only the shortest time of a reply, to a server that is further away than a millisecond.
 const ROOM: u32 = 32;
+
+/// How many times as many are under way to a server that is as many milliseconds away, or further. With 60
+/// ms, 32 at once would be 533 requests a second.
+const SHARES: u32 = 16;
 
 /// More keys at once are a burst. Fewer come at once, too, when a busy process has been late for a moment.
 const CROWD: u32 = 2 * ROOM;
@@ -112,7 +120,15 @@ mod tests {
 
     /// The place of a request that has one at once.
     fn place<'a>(window: &'a Window, request: &RedisRequest<'_>) -> Option<Place<'a>> {
-        window.enter(request, |_, _| ()).now_or_never()
+        place_far_away(window, request, 0)
+    }
+
+    fn place_far_away<'a>(
+        window: &'a Window,
+        request: &RedisRequest<'_>,
+        trip: u64,
+    ) -> Option<Place<'a>> {
+        window.enter(request, Duration::from_millis(trip), |_, _| ()).now_or_never()
     }
 
     #[test]
@@ -138,15 +154,31 @@ mod tests {
     }
 
     #[test]
+    fn more_requests_are_under_way_to_a_server_that_is_further_away() {
+        for (trip, most) in [(1, ROOM), (2, 2 * ROOM), (16, 16 * ROOM), (60_000, 16 * ROOM)] {
+            let window = Window::default();
+            let places = (0..most).map(|_| place_far_away(&window, &get(), trip));
+            let places: Vec<_> = places.collect();
+            assert!(places.iter().all(Option::is_some), "{trip} ms");
+            assert!(place_far_away(&window, &get(), trip).is_none(), "{trip} ms");
+        }
+    }
+
+    #[test]
     fn keys_that_wait_are_told_of_once_they_are_a_crowd() {
         let (window, told) = (Window::default(), Cell::new(0));
         let request = get();
         let mut waiting: Vec<_> = (0..CROWD)
-            .map(|_| Box::pin(window.enter(&request, |keys, _| told.set(keys))))
+            .map(|_| Box::pin(window.enter(&request, Duration::ZERO, |keys, _| told.set(keys))))
             .collect();
         let places: Vec<_> = waiting.iter_mut().map(FutureExt::now_or_never).collect();
         assert_eq!((told.get(), places.iter().flatten().count()), (0, ROOM as usize));
-        assert!(window.enter(&request, |keys, _| told.set(keys)).now_or_never().is_none());
+        assert!(
+            window
+                .enter(&request, Duration::ZERO, |keys, _| told.set(keys))
+                .now_or_never()
+                .is_none()
+        );
         assert_eq!(told.get(), CROWD + 1);
     }
 }

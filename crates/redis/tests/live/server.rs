@@ -9,6 +9,7 @@ use bellwether_redis::RedisOptions;
 use bellwether_test::{StoreExt as _, conformance};
 use bellwether_testkit::servers::{RedisServer, Reply, free_port};
 use bellwether_testkit::wait::within;
+use futures_util::future::join_all;
 use tokio::time::sleep;
 
 use crate::catalog::{Catalog, key, name, options};
@@ -195,6 +196,17 @@ async fn a_server_that_forgets_its_scripts_is_sent_them_again() {
         let (_, status) = catalog.ask_with_status(sku).await;
         assert_eq!(status, CacheStatus::Led { stored: true });
     }
+}
+
+/// All of them are sent before the first reply. Without a limit each one asks twice.
+#[tokio::test]
+async fn requests_that_wait_for_room_are_sent_when_the_server_knows_the_script() {
+    let server = RedisServer::start();
+    let catalog = Catalog::on(&server).await;
+    join_all((1..=1_000).map(|sku| catalog.ask_with_status(sku))).await;
+    let calls = server.info("commandstats", "cmdstat_evalsha").expect("it was called");
+    let unknown = calls.split("failed_calls=").nth(1).and_then(|count| count.parse::<u32>().ok());
+    assert!(unknown.is_some_and(|unknown| unknown < 200), "{calls}");
 }
 
 #[tokio::test]
