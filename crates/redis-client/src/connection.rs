@@ -119,6 +119,11 @@ pub(super) async fn passed(deadline: Instant) {
     poll_fn(poll).await;
 }
 
+/// The error of a request whose connection has ended, or is not used any more.
+fn reset() -> RedisError {
+    io::Error::from(io::ErrorKind::ConnectionReset).into()
+}
+
 /// The reply to a request, of the replies to its commands.
 fn folded(replies: Vec<Value>, is_timed: bool) -> Result<Value, RedisError> {
     let replies: Result<Vec<_>, _> = replies.into_iter().map(Value::extract_error).collect();
@@ -146,10 +151,11 @@ impl ConnectionState {
         }
     }
 
-    /// Takes it out of use: the next request opens another one. Requests that are under way on it
-    /// still end by themselves.
+    /// Takes it out of use: the next request opens another one, and so do those that wait for room. Requests
+    /// that are under way on it still end by themselves.
     pub(super) fn give_up(&self) {
         let was_broken = self.is_broken.swap(true, Ordering::Relaxed);
+        self.window.close();
         if !was_broken && self.is_in_use.load(Ordering::Relaxed) {
             self.node.broke();
         }
@@ -163,7 +169,8 @@ impl ConnectionState {
     async fn enter(&self, request: &RedisRequest<'_>) -> Result<Place<'_>, RedisError> {
         let is_crowded = |keys, since: Instant| self.node.waits(keys, since.max(self.heard.last()));
         let trip = self.node.reply_times.shortest();
-        self.until_end(async { Ok(self.window.enter(request, trip, is_crowded).await) }).await
+        let place = async { self.window.enter(request, trip, is_crowded).await.ok_or_else(reset) };
+        self.until_end(place).await
     }
 
     /// Waits for the reply to a request.
@@ -191,12 +198,12 @@ impl ConnectionState {
         // It is notified from here on, also before it is polled.
         let ended = self.ended.notified();
         if self.has_ended.load(Ordering::Acquire) {
-            return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
+            return Err(reset());
         }
         select! {
             biased;
             done = future => done,
-            () = ended => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+            () = ended => Err(reset()),
         }
     }
 
@@ -319,6 +326,15 @@ mod tests {
         let place = state.enter(&large).await;
         let (second, ()) = join!(send(&state, ready(())), async { state.end() });
         assert!(place.is_ok() && second.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_waits_for_room_leaves_a_connection_that_is_given_up() {
+        let state = state();
+        let large = RedisRequest::command("GET", [vec![0; 1 << 20]], [], "testing");
+        let place = state.enter(&large).await;
+        let (second, ()) = join!(send(&state, ready(())), async { state.give_up() });
+        assert!(place.is_ok() && second.is_err_and(|error| error.is_connection_dropped()));
     }
 
     /// Polls requests without replies, so many ms after another, and tells the bound then.

@@ -33,7 +33,7 @@ impl Default for Window {
 /// The place of a request, until it has its reply.
 pub(super) struct Place<'a> {
     _keys: WaitingKeys<'a>,
-    _permit: Option<SemaphorePermit<'a>>,
+    _permit: SemaphorePermit<'a>,
 }
 
 struct WaitingKeys<'a> {
@@ -50,6 +50,7 @@ impl Drop for WaitingKeys<'_> {
 impl Window {
     /// Waits until there is room for a request, and takes it. A reply takes as long as a `trip` at least. If more
     /// than twice as many keys wait as there are places, `is_crowded` is told how many, and since when some do.
+    /// There is no place once this is [closed](Self::close).
     ///
     /// # Cancel safety
     /// Dropping it gives up the place in the queue.
@@ -58,7 +59,7 @@ impl Window {
         request: &RedisRequest<'_>,
         trip: Duration,
         is_crowded: impl Fn(u32, Instant),
-    ) -> Place<'_> {
+    ) -> Option<Place<'_>> {
         let room = if request.is_urgent { &self.urgent } else { &self.room };
         let more = u32::try_from(request.byte_len() / UNIT).unwrap_or(ROOM).min(ROOM - 1);
         let shares = more * SHARES + SHARES / (trip.as_millis() as u32).clamp(1, SHARES);
@@ -71,14 +72,20 @@ impl Window {
         };
         tell();
         let permit = match room.try_acquire_many(shares) {
-            Ok(permit) => Some(permit),
+            Ok(permit) => permit,
             Err(_) => {
-                let permit = room.acquire_many(shares).await.ok();
+                let permit = room.acquire_many(shares).await.ok()?;
                 tell();
                 permit
             }
         };
-        Place { _keys: keys, _permit: permit }
+        Some(Place { _keys: keys, _permit: permit })
+    }
+
+    /// No more requests are to be sent: those that wait have no place.
+    pub(super) fn close(&self) {
+        self.room.close();
+        self.urgent.close();
     }
 
     fn wait_for(&self, keys: u32) -> WaitingKeys<'_> {
@@ -128,7 +135,7 @@ mod tests {
         request: &RedisRequest<'_>,
         trip: u64,
     ) -> Option<Place<'a>> {
-        window.enter(request, Duration::from_millis(trip), |_, _| ()).now_or_never()
+        window.enter(request, Duration::from_millis(trip), |_, _| ()).now_or_never().flatten()
     }
 
     #[test]
@@ -140,6 +147,18 @@ mod tests {
         assert!(place(&window, &get().urgent()).is_some());
         places.pop();
         assert!(place(&window, &get()).is_some());
+    }
+
+    #[test]
+    fn what_waits_leaves_a_window_that_is_closed() {
+        let (window, request) = (Window::default(), get());
+        let places: Vec<_> = (0..ROOM).map(|_| place(&window, &request)).collect();
+        let mut waiting = Box::pin(window.enter(&request, Duration::ZERO, |_, _| ()));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        window.close();
+        assert!(waiting.now_or_never().is_some_and(|place| place.is_none()));
+        drop(places);
+        assert!(place(&window, &request).is_none() && place(&window, &get().urgent()).is_none());
     }
 
     #[test]
