@@ -168,7 +168,7 @@ impl ConnectionState {
     /// Waits until there is room for a request in the window.
     async fn enter(&self, request: &RedisRequest<'_>) -> Result<Place<'_>, RedisError> {
         let is_crowded = |keys, since: Instant| self.node.waits(keys, since.max(self.heard.last()));
-        let trip = self.node.reply_times.shortest();
+        let trip = self.node.reply_times.trip();
         let place = async { self.window.enter(request, trip, is_crowded).await.ok_or_else(reset) };
         self.until_end(place).await
     }

@@ -99,12 +99,14 @@ impl ReplyTimes {
         self.shortest.store(micros(took), Ordering::Relaxed);
     }
 
-    /// What a reply takes at least: no time before the first one.
-    pub(super) fn shortest(&self) -> Duration {
-        match self.shortest.load(Ordering::Relaxed) {
-            u64::MAX => Duration::ZERO,
-            shortest => Duration::from_micros(shortest),
+    /// How long the way to the server and back takes, if that is what replies wait for: the shortest time of a
+    /// reply. None if replies of late took [`TRIPS`] times that: they wait in a queue, or this process does.
+    pub(super) fn trip(&self) -> Duration {
+        let shortest = self.shortest.load(Ordering::Relaxed);
+        if self.longest() > shortest.saturating_mul(TRIPS) || shortest == u64::MAX {
+            return Duration::ZERO;
         }
+        Duration::from_micros(shortest)
     }
 
     fn longest(&self) -> u64 {
@@ -347,6 +349,21 @@ mod tests {
             advance(Duration::from_secs(60)).await;
             assert_eq!(times.bound(TIMEOUT), TIMEOUT);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn replies_that_wait_in_a_queue_do_not_tell_of_a_long_way() {
+        let times = ReplyTimes::default();
+        assert_eq!(times.trip(), Duration::ZERO);
+        times.connected(ms(60));
+        times.note(ms(90));
+        assert_eq!(times.trip(), ms(60));
+        times.note(ms(181));
+        assert_eq!(times.trip(), Duration::ZERO);
+        (0..10).for_each(|_| times.note(ms(70)));
+        assert_eq!(times.trip(), ms(60));
+        times.note(ms(1));
+        assert_eq!(times.trip(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

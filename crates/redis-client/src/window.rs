@@ -48,7 +48,7 @@ impl Drop for WaitingKeys<'_> {
 }
 
 impl Window {
-    /// Waits until there is room for a request, and takes it. A reply takes as long as a `trip` at least. If more
+    /// Waits until there is room for a request, and takes it. A `trip` is the way to the server and back. If more
     /// than twice as many keys wait as there are places, `is_crowded` is told how many, and since when some do.
     /// There is no place once this is [closed](Self::close).
     ///
@@ -100,7 +100,7 @@ impl Window {
 /// a millisecond of its time, as long as a round trip within a data center takes. With 64 processes, each
 /// has a reply every 33 ms. A size that follows the times of replies shrinks when the process itself is
 /// busy, and then the process waits for nothing (measured: 4 x 10,000 keys in 20 s in place of 3 s). So it
-/// follows only the shortest time of a reply, to a server that is further away than a millisecond.
+/// is larger only for a server that is further away than a millisecond.
 const ROOM: u32 = 32;
 
 /// How many times as many are under way to a server that is as many milliseconds away, or further. With 60

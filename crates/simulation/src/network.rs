@@ -267,7 +267,7 @@ impl Network {
             received.extend_from_slice(&buffer[..length]);
             self.delay(client).await;
             while let Some(bytes) = self.with(|state| state.next_message(&mut received)) {
-                let _under_way = UnderWay::begin(&self);
+                let _under_way = BytesUnderWay::begin(&self);
                 self.work(client).await;
                 self.pass(client, true).await;
                 self.keep_pace(client, true, bytes.len()).await;
@@ -301,7 +301,7 @@ impl Network {
             self.delay(client).await;
             while let Some(bytes) = self.with(|state| state.next_message(&mut sent)) {
                 self.pass(client, false).await;
-                let _under_way = UnderWay::begin(&self);
+                let _under_way = BytesUnderWay::begin(&self);
                 self.work(client).await;
                 let is_cut = self.with(|state| state.is_doomed(client, Fate::CutReply));
                 let length = if is_cut { bytes.len() / 2 } else { bytes.len() };
@@ -351,7 +351,7 @@ impl Network {
     async fn delay(&self, client: LinkId) {
         let delay = self.with(|state| state.draw_delay(client));
         if delay > 0 {
-            let _under_way = UnderWay::begin(self);
+            let _under_way = BytesUnderWay::begin(self);
             sleep(Duration::from_millis(delay)).await;
         }
     }
@@ -365,16 +365,16 @@ impl Network {
 }
 
 /// Bytes of a link are under way, until this is dropped.
-struct UnderWay(Network);
+struct BytesUnderWay(Network);
 
-impl UnderWay {
+impl BytesUnderWay {
     fn begin(network: &Network) -> Self {
         network.with(|state| state.under_way += 1);
         Self(network.clone())
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for BytesUnderWay {
     fn drop(&mut self) {
         self.0.with(|state| {
             state.under_way -= 1;
