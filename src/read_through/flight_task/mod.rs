@@ -335,11 +335,11 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
             // With a stale answer for every caller, the load is for none.
             TaskEvent::Queued { meanwhile: Meanwhile::Give(_), .. }
             | TaskEvent::Busy { meanwhile: Meanwhile::Give(_), .. }
-            | TaskEvent::Granted { meanwhile: Meanwhile::Give(_), .. } => {
-                if self.background.is_none() {
-                    self.background = Some(LoadReason::Revalidation);
-                    self.opener.span = self.waits.get();
-                }
+            | TaskEvent::Granted { meanwhile: Meanwhile::Give(_), .. }
+                if self.background.is_none() =>
+            {
+                self.background = Some(LoadReason::Revalidation);
+                self.opener.span = self.waits.get();
             }
             TaskEvent::LoadEnded { answer, .. } if self.background.is_some() => {
                 let has_failed = has_failed(answer);
