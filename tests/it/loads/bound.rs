@@ -213,3 +213,14 @@ async fn a_key_that_all_callers_have_left_leaves_the_queue_and_gives_its_place_u
 async fn a_handle_shows_its_bound() {
     assert_eq!(format!("{:?}", Loads::at_most(5)), "Loads { most: 5, taken: 0, queued: 0 }");
 }
+
+#[tokio::test(start_paused = true)]
+async fn leases_of_a_burst_have_more_time_before_their_first_renewal() {
+    for (keys, renewed) in [(100, 100..=100), (2_000, 0..=100)] {
+        let layer = layer(remote(&MemoryStore::new(10_000))).build().unwrap();
+        let cached = layer.layer(Loader::taking(Duration::from_millis(900)));
+        answers((0..keys).map(|item| ask(&cached, item)).collect()).await;
+        let count = cached.stats().leases.renewed;
+        assert!(renewed.contains(&count), "{count} of {keys}");
+    }
+}
