@@ -817,8 +817,10 @@ const TICK: Duration = Duration::from_millis(1);
 /// is over.
 const LATEST_FAILURE: Millis = 2_000;
 
-/// How long a process may go on to send over a link that loses all. A reply is late after a quarter of a second.
-const LONGEST_SILENCE: Millis = 2_000;
+/// How long a process may go on to send over a link that loses all. A reply is late after a quarter of a second, or
+/// after ten times that while replies take long, as they do after another such link; and then a link is opened, which
+/// takes longer while a sentinel stands still.
+const LONGEST_SILENCE: Millis = 3_000;
 
 /// The same where processes and servers need time. Replies are late, so the process has more patience, and a process
 /// with a quota is late itself.
