@@ -870,8 +870,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_process_may_not_go_on_to_use_a_link_that_loses_all() {
-        assert!(uses_lost_link(&[10, 900, 1_800, 2_700]).await);
-        assert!(!uses_lost_link(&[10, 900, 1_800]).await);
+        assert!(uses_lost_link(&[10, 900, 1_800, 2_700, 3_600]).await);
+        assert!(!uses_lost_link(&[10, 900, 1_800, 2_700]).await);
         assert!(!uses_lost_link(&[10, 3_000]).await, "it has stood still");
     }
 
@@ -880,7 +880,7 @@ mod tests {
         let paused = async |until| {
             let (network, link) = linked().await;
             network.with(|state| state.paused_until.insert(0, until));
-            uses(network, link, &[10, 900, 1_800, 2_700]).await
+            uses(network, link, &[10, 900, 1_800, 2_700, 3_600]).await
         };
         assert!(!paused(1_000).await);
         assert!(paused(5).await);
