@@ -93,11 +93,6 @@ impl<L> Flights<L> {
         self.shards.iter().map(|shard| locked(&shard.0).slots.len()).sum()
     }
 
-    /// How many flights there are.
-    pub(crate) fn count(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
-    }
-
     /// How many flights there are, waiters in all of them together, and loads that are queued.
     pub(crate) fn counts(&self) -> [u64; 3] {
         let mut counts = [0; 3];

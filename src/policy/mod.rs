@@ -60,11 +60,9 @@ impl Policy {
     }
 
     /// The first term of a lease. The first renewal extends it to the whole lease. So a lease whose
-    /// grant was not acknowledged blocks its key for this long at most. While as many keys as a burst has are
-    /// under way in this process, their renewals would be late on a busy machine: so they have more time.
-    pub(crate) fn first_term(&self, keys: usize) -> Duration {
-        let term = if keys > BURST { BURST_TERM } else { FIRST_TERM };
-        self.lease.min(term)
+    /// grant was not acknowledged blocks its key for this long at most.
+    pub(crate) fn first_term(&self) -> Duration {
+        self.lease.min(FIRST_TERM)
     }
 
     /// How long a caller waits for the load of another caller.
@@ -121,16 +119,9 @@ impl Default for Policy {
     }
 }
 
-/// Long enough for most loads to end before the first renewal, after a third of it. Short enough to
-/// wait for.
-const FIRST_TERM: Duration = Duration::from_secs(1);
-
-/// The same in a burst. With 10,000 leases of a second on two busy processors, up to 2,900 lapsed before their
-/// first renewal.
-const BURST_TERM: Duration = Duration::from_secs(3);
-
-/// More keys at once are a burst.
-const BURST: usize = 100;
+/// Long enough for a process that stands still for a second, or begins 10,000 loads at once on a busy machine,
+/// and then sends its first renewal, after a third of it. Short enough to wait for.
+const FIRST_TERM: Duration = Duration::from_secs(3);
 
 /// How long it takes at most, in a healthy fleet, until all processes know that a load has ended.
 const PROPAGATION: Duration = Duration::from_secs(1);

@@ -122,11 +122,6 @@ impl Activity for UnderWay {
 }
 
 impl<C: ?Sized> Core<C> {
-    /// The first term of a lease now.
-    pub(crate) fn first_term(&self) -> Duration {
-        self.policy.first_term(self.loads.flights.count())
-    }
-
     /// A handle to the stored entries.
     pub(crate) fn handle(&self) -> Handle {
         let (store, statistics) = (Arc::clone(&self.store), Arc::clone(&self.statistics));

@@ -292,8 +292,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// that while the load runs. So it bounds how long a key stays blocked when its process dies,
     /// and not how long a load may take.
     ///
-    /// The first term is one second at most, so that a lost reply blocks a key no longer, and three while more than 100
-    /// keys are under way. [`build`](Self::build) fails if it is not from 100 ms to 1 h.
+    /// The first term is three seconds at most, so that a lost reply blocks a key no longer.
+    /// [`build`](Self::build) fails if the lease is not from 100 ms to 1 h.
     ///
     /// Default: 3 s. The lease survives two failed renewals. A process that stands still for longer
     /// counts as dead, and its value is stored only if there is nothing newer.

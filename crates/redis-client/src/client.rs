@@ -265,17 +265,6 @@ impl RedisClient {
         servers.is_cluster_down() || servers.owners().iter().any(|(_, node)| node.is_down())
     }
 
-    /// How many times the timeout the server that owns a name may be silent, by its replies of late: one, or
-    /// more while they take long.
-    pub fn patience(&self, name: &impl InSlot) -> f64 {
-        let timeout = self.options().timeout;
-        let bound = |node: Option<&Arc<RedisNode>>| {
-            node.map(|node| node.state.reply_times.bound_by_replies(timeout))
-        };
-        let bound = self.0.servers.with_owner(name, bound).unwrap_or(timeout);
-        bound.as_secs_f64() / timeout.as_secs_f64()
-    }
-
     /// Whether the server that owns a name is taken to be down.
     pub fn is_down_for(&self, name: &impl InSlot) -> bool {
         let is_down = |node: Option<&Arc<RedisNode>>| node.is_some_and(|node| node.is_down());

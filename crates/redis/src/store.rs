@@ -151,8 +151,6 @@ impl StoreCore {
         mut accept: Accept,
     ) -> Result<Acquire, StoreError> {
         let (ledger, key, digest) = (&self.outbox.ledger, claim.key(), claim.key().digest());
-        // While replies take long, so does all that has to happen before the first renewal.
-        let term = longer(term, self.client.patience(&digest));
         ledger.takes(claim, term);
         let mut unsettled = self.outbox.unsettled(None);
         let mut missing = REPLACED;
@@ -425,18 +423,6 @@ type NoAnswer = (StoreErrorKind, &'static str);
 const REPLACED: NoAnswer = (StoreErrorKind::NotReady, "the server was replaced again and again");
 const LATE: NoAnswer = (StoreErrorKind::TimedOut, "no answer within the timeout");
 const UNREADABLE: NoAnswer = (StoreErrorKind::Malformed, "the reply makes no sense");
-
-/// The first term of a lease, while replies take so many times as long as the timeout.
-fn longer(term: Duration, patience: f64) -> Duration {
-    term.mul_f64(patience.min(LONGER)).min(term.max(LONGEST_FIRST_TERM))
-}
-
-/// How many times as long as requested a lease holds at first, at most, while replies take long: a third of
-/// it passes before the first renewal.
-const LONGER: f64 = 3.0;
-
-/// It does not become longer than this.
-const LONGEST_FIRST_TERM: Duration = Duration::from_secs(3);
 
 const LOOKING_UP: &str = "reading the entry";
 const TAKING: &str = "taking the lease";

@@ -120,7 +120,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
         let claim = self.claim.clone();
-        let term = self.core.first_term();
+        let term = self.core.policy.first_term();
         match self.core.store.acquire(claim, term, memory.accept).await {
             Ok(Acquire::Found(entry)) => self.found(asked, &entry, memory.waited),
             Ok(Acquire::Busy { other, remaining, stale, trace }) => {
@@ -159,7 +159,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
         }
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
-        let (claim, term) = (self.claim.clone(), self.core.first_term());
+        let (claim, term) = (self.claim.clone(), self.core.policy.first_term());
         match store.acquire(claim, term, memory.accept).await {
             Ok(Acquire::Lead { lease, .. }) if lease.outage.is_none() => {
                 statistics.audit(AuditEvent::WouldMiss);

@@ -210,18 +210,18 @@ fn endless(store: RedisStore) -> impl Future<Output = ()> {
 }
 
 #[tokio::test]
-async fn a_lease_of_a_minute_is_taken_for_a_second_and_renewed_to_a_minute() {
+async fn a_lease_of_a_minute_is_taken_for_three_seconds_and_renewed_to_a_minute() {
     let site = Site::start().await;
     let call = tokio::spawn(endless(site.store().await));
     within(SOON, || site.lease_left(&key(1)) > 0).await;
     let first = site.lease_left(&key(1));
-    assert!(first <= 1000, "it is taken for {first} ms");
+    assert!(first <= 3000, "it is taken for {first} ms");
     within(SOON, || site.lease_left(&key(1)) > 50_000).await;
     call.abort();
 }
 
 #[tokio::test]
-async fn a_grant_whose_reply_was_lost_blocks_its_key_for_a_second_at_most() {
+async fn a_grant_whose_reply_was_lost_blocks_its_key_for_three_seconds_at_most() {
     let site = Site::start().await;
     let store = site.store().await;
     // It can give nothing up: no reply ever comes, and the process ends.
@@ -229,7 +229,7 @@ async fn a_grant_whose_reply_was_lost_blocks_its_key_for_a_second_at_most() {
     let call = tokio::spawn(endless(store));
     within(SOON, || site.lease_left(&key(1)) > 0).await;
     let left = site.lease_left(&key(1));
-    assert!(left <= 1000, "other processes wait for {left} ms");
+    assert!(left <= 3000, "other processes wait for {left} ms");
     call.abort();
 }
 
