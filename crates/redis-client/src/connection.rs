@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Context;
 use std::{io, mem};
 
+use futures_util::FutureExt;
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{ErrorKind, Pipeline, PushInfo, RedisError, ServerErrorKind, Value};
 use tokio::runtime::Handle;
@@ -86,7 +87,8 @@ impl Connection {
         let mut socket = self.socket.clone();
         let command = request.packed(by_text, || self.state.node.lapses_at());
         let is_plain = !request.is_asking && !request.is_timed;
-        let replied = async {
+        // Pinned here, because a future that is passed on takes its memory once more in each function.
+        let replied = pin!(async {
             if is_plain {
                 return socket.send_packed_command(&command).await?.extract_error();
             }
@@ -100,7 +102,7 @@ impl Connection {
             }
             pipeline.ignore_errors();
             folded(pipeline.query_async(&mut socket).await?, request.is_timed)
-        };
+        });
         self.state.reply(replied).await
     }
 }
@@ -169,14 +171,14 @@ impl ConnectionState {
     async fn enter(&self, request: &RedisRequest<'_>) -> Result<Place<'_>, RedisError> {
         let is_crowded = |keys, since: Instant| self.node.waits(keys, since.max(self.heard.last()));
         let trip = self.node.reply_times.trip();
-        let place = async { self.window.enter(request, trip, is_crowded).await.ok_or_else(reset) };
-        self.until_end(place).await
+        let place = self.window.enter(request, trip, is_crowded);
+        self.until_end(pin!(place.map(|place| place.ok_or_else(reset)))).await
     }
 
     /// Waits for the reply to a request.
     async fn reply<T>(
         &self,
-        replied: impl Future<Output = Result<T, RedisError>>,
+        replied: impl Future<Output = Result<T, RedisError>> + Unpin,
     ) -> Result<T, RedisError> {
         let sent_at = Instant::now();
         let reply = self.until_end(replied).await;
@@ -193,7 +195,7 @@ impl ConnectionState {
     /// moment could stay unanswered as long as there is a clone.
     async fn until_end<T>(
         &self,
-        future: impl Future<Output = Result<T, RedisError>>,
+        future: impl Future<Output = Result<T, RedisError>> + Unpin,
     ) -> Result<T, RedisError> {
         // It is notified from here on, also before it is polled.
         let ended = self.ended.notified();
@@ -258,7 +260,6 @@ mod tests {
     use std::future::{pending, ready};
     use std::time::Duration;
 
-    use futures_util::FutureExt;
     use tokio::join;
     use tokio::runtime::Builder;
     use tokio::time::advance;
@@ -290,7 +291,7 @@ mod tests {
     ) -> Result<(), RedisError> {
         let request = RedisRequest::command("MGET", names, [], "testing");
         let _place = state.enter(&request).await?;
-        state.reply(reply.map(Ok)).await
+        state.reply(pin!(reply.map(Ok))).await
     }
 
     #[test]

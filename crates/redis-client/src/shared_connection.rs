@@ -110,7 +110,7 @@ impl SharedConnection {
                 // Whether it was executed before it was lost is unknown, so that is its error.
                 Err(error) => return Err(lost.unwrap_or(error)),
             };
-            let sent = connection.send(request);
+            let sent = pin!(connection.send(request));
             let error = match self.while_heard(Some(&connection), sent).await {
                 Ok(Ok(value)) => return Ok(Replied { value, is_repeated: lost.is_some() }),
                 Ok(Err(error)) => error,
@@ -168,10 +168,9 @@ impl SharedConnection {
     async fn while_heard<T>(
         self: &Arc<Self>,
         connection: Option<&Arc<Connection>>,
-        reply: impl Future<Output = T>,
+        mut reply: impl Future<Output = T> + Unpin,
     ) -> Result<T, ServerError> {
         let node = &self.connector.node;
-        let mut reply = pin!(reply);
         let (begun, mut stalls) = (Instant::now(), 0);
         let mut left = connection.map(|connection| Left { shared: self, connection, begun });
         let silence = |stalls| self.silence(connection, begun, stalls);
@@ -241,7 +240,8 @@ impl SharedConnection {
         }
         // What was dropped may not have been sent at all.
         let ping = RedisRequest::command("PING", [], [], "looking whether redis answers").urgent();
-        if self.while_heard(Some(&connection), connection.send(&ping)).await.is_err() {
+        let sent = pin!(connection.send(&ping));
+        if self.while_heard(Some(&connection), sent).await.is_err() {
             watch.0.give_up();
         }
     }

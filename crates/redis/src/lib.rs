@@ -43,6 +43,7 @@ mod store;
 mod tag_value;
 mod tags;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -221,7 +222,11 @@ impl Store for RedisStore {
     }
 
     fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
-        self.0.lookup(key, tags)
+        let store = self.0.clone();
+        Box::pin(async move {
+            let asked = pin!(store.primary().look_up(&key, &tags));
+            store.lookup_after(&key, &tags, asked).await
+        })
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {

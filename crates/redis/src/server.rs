@@ -7,16 +7,28 @@ use tokio::time::Instant;
 
 use super::outbox::ledger::WithdrawnDigest;
 use super::store::StoreCore;
-use bellwether::Key;
 use bellwether::stats::StoreOperation;
 use bellwether::store::{
     Accept, Acquire, Claim, End, Entry, Lease, Peek, Renew, Settled, Store, StoreFuture, Tags,
     Watch, Withdrawal, WithdrawalTarget,
 };
+use bellwether::{Key, StoreError};
 
 /// The verbs of `Store`, counted and timed. A handle.
 #[derive(Clone, Debug)]
 pub(super) struct RedisServerStore(pub(super) Arc<StoreCore>);
+
+impl RedisServerStore {
+    pub(super) async fn look_up(
+        &self,
+        key: &Key,
+        tags: &Tags,
+    ) -> Result<Option<Entry>, StoreError> {
+        let began = Instant::now();
+        let found = self.0.lookup(key, tags).await;
+        self.0.operations.ended(StoreOperation::Lookup, began, found)
+    }
+}
 
 impl Store for RedisServerStore {
     fn peek(&self, key: &Key) -> Peek {
@@ -29,12 +41,8 @@ impl Store for RedisServerStore {
     }
 
     fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
-        let store = Arc::clone(&self.0);
-        Box::pin(async move {
-            let began = Instant::now();
-            let found = store.lookup(&key, &tags).await;
-            store.operations.ended(StoreOperation::Lookup, began, found)
-        })
+        let store = self.clone();
+        Box::pin(async move { store.look_up(&key, &tags).await })
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {

@@ -32,6 +32,9 @@ impl EntrySizes {
 /// Cuts what is read from one server into requests: the short ones together, and large ones together, each
 /// request for at most [`REPLY`] unless one alone is larger.
 pub(super) fn cut<T>(names: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    if names.iter().all(|name| size(name) == 0) {
+        return vec![names];
+    }
     let mut requests = Vec::with_capacity(1);
     let mut open = [(Vec::new(), 0), (Vec::new(), 0)];
     for name in names {

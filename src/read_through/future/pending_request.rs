@@ -282,7 +282,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             Purpose::Answer | Purpose::Refresh(..) => (&loads.flights, &self.tags),
         };
         let fails_fast = self.core.policy.wait.is_fail_fast() && purpose != Purpose::Uncached;
-        let (id, span) = ((&self.key, self.types), &self.span.waits);
+        let (id, span) = ((&self.key, self.types), self.span.waits());
         match flights.join(id, tags, self.looked_up, fails_fast, span) {
             Ok((waiter, _)) if waiter.is_own_load() => {
                 self.fail(CacheError::recursive(&self.key).into())
@@ -305,7 +305,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
     fn task(&mut self, opened: OpenedFlight<Outcome>, purpose: Purpose) -> FlightTask<S, Req, C> {
         let leader = Leader::new(opened, self.listener.clone());
         let span = match self.has_asked {
-            true => self.span.waits.clone(),
+            true => self.span.waits().clone(),
             false => CallerSpan::current(),
         };
         let (around, group_of) = (self.span.around.while_it_waits(), self.group_of.clone());

@@ -131,11 +131,9 @@ const TIMER: Duration = Duration::from_millis(2);
 /// About how long a busy machine takes from a timer to the answer.
 const ANSWER: Duration = Duration::from_millis(10);
 
-/// The span in which a request waits: its own, or that of its caller if its own is off.
+/// The spans of a request.
 #[derive(Default)]
 pub(super) struct RequestSpan {
-    /// What is linked to the load.
-    pub(super) waits: CallerSpan,
     /// Its own span, to poll in it. Its caller's is entered by the caller.
     pub(super) own: CallerSpan,
     /// That of its caller, of which the load is a child.
@@ -157,9 +155,12 @@ impl RequestSpan {
             waited_ms = field::Empty,
         );
         statistics.note_key(&span, key);
-        let (own, around) = (CallerSpan::of(span), CallerSpan::current());
-        let waits = if own.is_none() { around.clone() } else { own.clone() };
-        Self { waits, own, around }
+        Self { own: CallerSpan::of(span), around: CallerSpan::current() }
+    }
+
+    /// In which the request waits, to be linked to the load: its own, or that of its caller if its own is off.
+    pub(super) fn waits(&self) -> &CallerSpan {
+        if self.own.is_none() { &self.around } else { &self.own }
     }
 
     /// Notes how the request that began then has ended.

@@ -101,6 +101,35 @@ impl<S: Store> OutageStore<S> {
         OutageStats { entries, hits: self.0.hits.load(Ordering::Relaxed) }
     }
 
+    /// What a [`lookup`](Store::lookup) gives whose primary answers so. A primary that looks up without a copy
+    /// of the key saves that and a box for each hit.
+    ///
+    /// # Errors
+    /// Those of the primary that are no outage.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the answer.
+    pub async fn lookup_after(
+        &self,
+        key: &Key,
+        tags: &Tags,
+        asked: impl Future<Output = Result<Option<Entry>, StoreError>>,
+    ) -> Result<Option<Entry>, StoreError> {
+        match asked.await {
+            Ok(found) => {
+                if !self.is_off() {
+                    self.0.answered(key, found.is_some());
+                }
+                Ok(found)
+            }
+            Err(error) if is_outage(&error) && !self.is_off() => {
+                self.0.health.failed(key, error);
+                self.0.look_up_locally(key.clone(), tags.clone()).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     fn is_off(&self) -> bool {
         self.0.ttl.is_zero()
     }
@@ -188,23 +217,10 @@ impl<S: Store> Store for OutageStore<S> {
     }
 
     fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
-        let asked = self.0.primary.lookup(key.clone(), tags.clone());
-        if self.is_off() {
-            return asked;
-        }
-        let store = Arc::clone(&self.0);
+        let store = self.clone();
         Box::pin(async move {
-            match asked.await {
-                Ok(found) => {
-                    store.answered(&key, found.is_some());
-                    Ok(found)
-                }
-                Err(error) if is_outage(&error) => {
-                    store.health.failed(&key, error);
-                    store.look_up_locally(key, tags).await
-                }
-                Err(error) => Err(error),
-            }
+            let asked = store.0.primary.lookup(key.clone(), tags.clone());
+            store.lookup_after(&key, &tags, asked).await
         })
     }
 
