@@ -1,11 +1,13 @@
 //! Nodes: a server with its connections and its circuit breaker.
 
+use std::mem;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
+use tokio::runtime::Handle;
 
 use super::address::ServerAddress;
-use super::breaker::Breaker;
+use super::breaker::{Admission, Breaker, Probe};
 use super::client_core::ClientCore;
 use super::connector::Connector;
 use super::node_state::{NodeState, RedisNodeStats};
@@ -52,15 +54,31 @@ impl RedisNode {
     /// Sends a request, unless the node is taken to be down.
     ///
     /// # Cancel safety
-    /// Dropping it loses the reply; what was sent may have been executed, or be executed later.
-    pub(super) async fn send(&self, request: &RedisRequest<'_>) -> Result<Replied, NodeError> {
-        let counters = &self.state.counters;
+    /// Dropping it loses the reply; what was sent may have been executed, or be executed later. If it is the
+    /// probe of a node that is taken to be down, a `PING` takes its place.
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        request: &RedisRequest<'_>,
+    ) -> Result<Replied, NodeError> {
         let admission = self.breaker.admit().map_err(|reported| {
-            counters.failed(reported.kind());
+            self.state.counters.failed(reported.kind());
             NodeError { error: None, reported }
         })?;
+        self.send_admitted(admission, self.connection(request), request).await
+    }
+
+    async fn send_admitted(
+        self: &Arc<Self>,
+        admission: Admission<'_>,
+        connection: &Arc<SharedConnection>,
+        request: &RedisRequest<'_>,
+    ) -> Result<Replied, NodeError> {
+        let counters = &self.state.counters;
         counters.sent(1);
-        let error = match self.connection(request).send(request).await {
+        let left = admission.probe().map(|probe| LeftProbe { node: self, connection, probe });
+        let sent = connection.send(request).await;
+        mem::forget(left);
+        let error = match sent {
             Ok(replied) => {
                 admission.answered();
                 return Ok(replied);
@@ -124,5 +142,29 @@ impl RedisNode {
         self.state.stats(self.is_down())
     }
 }
+
+/// A probe whose caller leaves, if this is dropped. It goes on as a `PING`. Otherwise callers that all leave
+/// early would never find that the node answers again: some leave because the node refuses another
+/// part of what they ask for, since only one request may be the probe.
+struct LeftProbe<'a> {
+    node: &'a Arc<RedisNode>,
+    connection: &'a Arc<SharedConnection>,
+    probe: Probe,
+}
+
+impl Drop for LeftProbe<'_> {
+    fn drop(&mut self) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let Self { node, connection, probe } = *self;
+        let (node, connection) = (Arc::clone(node), Arc::clone(connection));
+        runtime.spawn(async move {
+            let ping = RedisRequest::command("PING", [], [], PROBING).urgent();
+            // Its error says what the breaker knows then.
+            _ = node.send_admitted(node.breaker.resume(probe), &connection, &ping).await;
+        });
+    }
+}
+
+const PROBING: &str = "looking whether redis answers again";
 
 pub(super) const CONNECTING: &str = "connecting";

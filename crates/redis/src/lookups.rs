@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::{iter, mem};
 
 use bytes::Bytes;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::envelope::{self, Opened};
@@ -199,7 +199,9 @@ impl NameReader {
                 let names: Vec<_> = lookup.names().collect();
                 let groups = names.chunk_by(|one, next| !is_apart(one) && !is_apart(next));
                 let read = groups.map(|group| self.see(group.iter().copied(), is_timed));
-                try_join_all(read).await?.into_iter().flatten().collect()
+                // None is dropped when another one fails: it may be the one that probes a server.
+                let read: Result<Vec<_>, _> = join_all(read).await.into_iter().collect();
+                read?.into_iter().flatten().collect()
             }
         };
         let mut seen = seen.into_iter();

@@ -20,7 +20,7 @@ use std::iter;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use quick_cache::sync::Cache;
 use tokio::time::Instant;
 
@@ -101,8 +101,10 @@ impl TagReader {
                 version: None,
             }))
         };
-        let touched = try_join_all(groups.into_iter().map(touch)).await?;
-        let mut touched: Vec<_> = touched.into_iter().flatten().collect();
+        // None is dropped when another one fails: it may be the one that probes a server.
+        let touched = join_all(groups.into_iter().map(touch)).await.into_iter();
+        let mut touched: Vec<_> =
+            touched.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         touched.sort_by_key(|tag| tag.digest);
         Ok(ReadTags(touched))
     }

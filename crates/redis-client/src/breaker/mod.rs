@@ -19,6 +19,8 @@ use bellwether::{StoreError, warn_throttled};
 ///    └────── the probe is answered ───────┴─────┘
 /// ```
 ///
+/// A probe that was dropped may go on as another operation, and is answered or fails by that.
+///
 /// Operations that began before the last change of the state are ignored when they end, except
 /// probes. So a thousand callers that time out together open the breaker once. Their late failures
 /// neither keep it open nor open it again.
@@ -74,6 +76,11 @@ impl Breaker {
         Ok(Admission { breaker: self, ticket })
     }
 
+    /// Goes on with a probe that was dropped.
+    pub(super) fn resume(&self, Probe(ticket): Probe) -> Admission<'_> {
+        Admission { breaker: self, ticket }
+    }
+
     /// Whether the server is taken to be down.
     pub(super) fn is_open(&self) -> bool {
         !self.is_healthy() && matches!(locked(&self.machine).state, State::Open { .. })
@@ -111,6 +118,10 @@ impl Breaker {
     }
 }
 
+/// An operation that finds out whether a server answers that is taken to be down.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probe(Ticket);
+
 /// An admitted operation. Dropping it counts as neither a success nor a failure, but ends a probe.
 #[must_use = "an operation that is not ended counts as neither a success nor a failure"]
 pub(super) struct Admission<'a> {
@@ -119,6 +130,11 @@ pub(super) struct Admission<'a> {
 }
 
 impl Admission<'_> {
+    /// The probe that it is, if it is one.
+    pub(super) fn probe(&self) -> Option<Probe> {
+        self.ticket.is_probe.then_some(Probe(self.ticket))
+    }
+
     /// The server has answered. A refusal is an answer.
     pub(super) fn answered(mut self) {
         let ticket = self.ticket;
@@ -316,6 +332,18 @@ mod tests {
             assert!(breaker.admit().is_ok());
             assert_eq!(opened(&breaker), 1, "it was open all the time");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_that_was_dropped_goes_on_and_closes_it() {
+        let breaker = open();
+        advance(RULES.pause).await;
+        let dropped = breaker.admit().expect("it is due");
+        let probe = dropped.probe().expect("it is one");
+        drop(dropped);
+        breaker.resume(probe).answered();
+        assert!(!breaker.is_open());
+        assert!(breaker.admit().expect("it is closed").probe().is_none());
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,6 +17,8 @@ struct BreakerModel {
     machine: Machine,
     /// The operations under way, and since when.
     admitted: Vec<(Ticket, Instant)>,
+    /// Probes that were dropped, and go on.
+    resumed: Vec<Ticket>,
     /// Failures since the last success, of operations that began since the breaker last closed.
     in_a_row: u32,
     /// No operation may be admitted before.
@@ -38,6 +40,13 @@ impl BreakerModel {
 
     fn end(&mut self, ticket: usize, answered: Option<bool>) {
         let (ticket, _) = self.admitted.remove(ticket);
+        if answered.is_none() && ticket.is_probe {
+            self.resumed.push(ticket);
+        }
+        self.note(ticket, answered);
+    }
+
+    fn note(&mut self, ticket: Ticket, answered: Option<bool>) {
         let counts = ticket.opened == self.machine.opened;
         let was_open = self.closed_until.is_some();
         let has_changed = match answered {
@@ -94,6 +103,14 @@ impl BreakerModel {
                 states += go(&|model| model.end(ticket, answered));
             }
         }
+        for resumed in 0..self.resumed.len() {
+            for answered in [true, false] {
+                states += go(&|model| {
+                    let ticket = model.resumed.remove(resumed);
+                    model.note(ticket, Some(answered));
+                });
+            }
+        }
         states
     }
 }
@@ -103,7 +120,7 @@ async fn every_order_of_a_few_operations_is_what_the_rules_say() {
     let state = State::Closed { failures: 0 };
     let machine = Machine { rules: RULES, opened: 0, state };
     let now = Instant::now();
-    let admitted = Vec::new();
-    let model = BreakerModel { now, machine, admitted, in_a_row: 0, closed_until: None };
+    let (admitted, resumed) = (Vec::new(), Vec::new());
+    let model = BreakerModel { now, machine, admitted, resumed, in_a_row: 0, closed_until: None };
     assert!(model.explore(10) > 100_000);
 }
