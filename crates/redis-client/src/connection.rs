@@ -344,7 +344,7 @@ mod tests {
         advance(TIMEOUT).await;
         let mut under_way = Vec::new();
         for _ in 0..requests {
-            let names = vec![b"a".to_vec(); keys];
+            let names = (0..keys).map(|key| format!("{{{key}}}").into_bytes()).collect();
             let mut sent = Box::pin(send_of(&state, names, pending()));
             assert!(sent.as_mut().now_or_never().is_none());
             under_way.push(sent);

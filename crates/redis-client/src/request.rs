@@ -155,9 +155,15 @@ impl<'a> RedisRequest<'a> {
         read(value).ok_or_else(|| self.error(&ServerError::malformed()))
     }
 
-    /// How many keys it is about.
+    /// How many keys it is about. The names of one begin with its first one.
     pub(super) fn key_count(&self) -> u32 {
-        u32::try_from(self.names.len()).unwrap_or(u32::MAX)
+        let (mut first, mut keys): (Option<&Vec<u8>>, _) = (None, 0);
+        for name in &self.names {
+            if first.is_none_or(|first| !name.starts_with(first)) {
+                (first, keys) = (Some(name), keys + 1);
+            }
+        }
+        keys
     }
 
     /// How many bytes it and its reply have, about.
@@ -343,6 +349,17 @@ mod tests {
         assert_eq!(words(&request, false), ["EVALSHA", script.hash(), "2", "a", "b", "x"]);
         let request = RedisRequest::command("MGET", names, [], "testing");
         assert_eq!(words(&request, true), ["MGET", "a", "b"]);
+    }
+
+    #[test]
+    fn the_names_of_one_key_count_as_one() {
+        let count = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+            RedisRequest::command("MGET", names, [], "testing").key_count()
+        };
+        assert_eq!(count(&["{a}", "{a}:lease", "{a}:watermark", "{a}:failed"]), 1);
+        assert_eq!(count(&["{a}", "{b}", "~tag:{b}"]), 3);
+        assert_eq!(count(&[]), 0);
     }
 
     #[test]
