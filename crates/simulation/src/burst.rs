@@ -36,10 +36,7 @@ pub(crate) enum BurstTrouble {
 /// What a burst has come to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BurstRecord {
-    /// Which processes have begun to load each key, and when.
-    loads: BTreeMap<u64, Vec<(usize, Millis)>>,
-    /// Which processes have stood still, and from when until when.
-    stops: Vec<(usize, [Millis; 2])>,
+    pub(crate) loads: u64,
     pub(crate) errors: BTreeMap<String, u64>,
 }
 
@@ -48,9 +45,7 @@ pub(crate) struct BurstRecord {
 pub(crate) struct BurstFigures {
     pub(crate) processes: usize,
     pub(crate) keys: u64,
-    pub(crate) loads: usize,
-    /// The loads of keys whose earlier load has lost its lease, because its process stood still.
-    pub(crate) excused: usize,
+    pub(crate) loads: u64,
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) outages: u64,
     pub(crate) took: Millis,
@@ -87,54 +82,23 @@ impl Burst {
     }
 }
 
-impl BurstRecord {
-    pub(crate) fn load_begins(&mut self, key: u64, process: usize, now: Millis) {
-        self.loads.entry(key).or_default().push((process, now));
-    }
-
-    pub(crate) fn stops(&mut self, process: usize, from: Millis, until: Millis) {
-        self.stops.push((process, [from, until]));
-    }
-
-    /// How many loads there were, and how many of them the stops of processes excuse.
-    pub(crate) fn loads(&self) -> [usize; 2] {
-        let all = self.loads.values().map(Vec::len).sum();
-        let repeated = self.loads.values().flat_map(|loads| loads.windows(2));
-        let is_excused = |pair: &&[(usize, Millis)]| {
-            let [(first, began_at), (_, now)] = [pair[0], pair[1]];
-            self.stops.iter().any(|(process, [from, until])| {
-                *process == first
-                    && until - from >= SHORTEST_LAPSE
-                    && *from < now
-                    && *until + LEASE > began_at
-            })
-        };
-        [all, repeated.filter(is_excused).count()]
-    }
-}
-
 impl BurstFigures {
-    /// Whether each key was loaded once, and nothing has failed.
+    /// Whether each key was loaded once, and nothing has failed. The first term of a lease is longer than the
+    /// longest stop of a process, and the next renewal, so that none lapses.
     pub(crate) fn is_kept(&self) -> bool {
-        let Self { keys, loads, excused, errors, outages, .. } = self;
-        *loads as u64 == keys + *excused as u64 && errors.is_empty() && *outages == 0
+        let Self { keys, loads, errors, outages, .. } = self;
+        loads == keys && errors.is_empty() && *outages == 0
     }
 }
 
 impl fmt::Display for BurstFigures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { processes, keys, loads, excused, errors, outages, took } = self;
+        let Self { processes, keys, loads, errors, outages, took } = self;
         let failed: u64 = errors.values().sum();
         write!(
             f,
-            "{processes} processes x {keys} cold keys: {loads} loads ({excused} excused), {failed} errors, {outages} outages, {took} ms"
+            "{processes} processes x {keys} cold keys: {loads} loads, {failed} errors, {outages} outages, {took} ms"
         )?;
         errors.iter().try_for_each(|(error, count)| write!(f, ", {count} x {error}"))
     }
 }
-
-/// The first term of a lease. It is renewed after a third of that.
-const LEASE: Millis = 1_000;
-
-/// After a stop of this length, a lease may have lapsed.
-const SHORTEST_LAPSE: Millis = 500;

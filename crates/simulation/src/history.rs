@@ -307,7 +307,7 @@ impl Shared {
             history.number += 1;
             history.loads += 1;
             history.begins(process);
-            history.burst.iter_mut().for_each(|burst| burst.load_begins(key, process.0, now));
+            history.burst.iter_mut().for_each(|burst| burst.loads += 1);
             let number = history.number;
             let subjects = self.subjects_of(key).map(|it| &history.subjects[it as usize]);
             let (mut since, mut is_changing, mut may_be_second) = (0, false, may_be_second);

@@ -8,7 +8,7 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 
-use crate::burst::{Burst, BurstTrouble};
+use crate::burst::Burst;
 use crate::faults::FaultKind;
 use crate::history::Loaded;
 use crate::host::Millis;
@@ -80,12 +80,7 @@ impl RunPlan {
     fn with_burst(self, burst: Burst, random: &mut SmallRng) -> Self {
         let mut pick = |options: &[usize]| *options.choose(random).expect("one");
         let processes = pick(&[4, 8, 16, 16]);
-        // A process that stands still loses the first term of its leases the sooner, the more keys it works
-        // through.
-        let keys = match burst.beside {
-            BurstTrouble::None => pick(&[100, 500, 1_000, 2_000]),
-            _ => pick(&[100, 200, 500]),
-        };
+        let keys = pick(&[100, 500, 1_000, 2_000]);
         let topology = match pick(&[0, 0, 0, 1]) {
             0 => Topology::Single,
             _ => Topology::Cluster(3),

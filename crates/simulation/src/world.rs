@@ -337,12 +337,10 @@ impl World {
 
     fn check_burst(&self, took: Millis) {
         let record = self.shared.with(|history| history.burst.clone()).unwrap_or_default();
-        let [loads, excused] = record.loads();
         let figures = BurstFigures {
             processes: self.processes.len(),
             keys: self.plan.keys - WARM_KEYS,
-            loads,
-            excused,
+            loads: record.loads,
             errors: record.errors,
             outages: self.processes.iter().map(|it| it.store.stats().outages).sum(),
             took,
@@ -559,11 +557,7 @@ impl World {
             // Its machine has no network for a moment after that.
             self.shared.network.with(|state| state.cut_off_until.insert(place, until + 300));
         }
-        let now = self.now;
-        self.shared.with(|history| {
-            history.burst.iter_mut().for_each(|burst| burst.stops(place, now, until));
-            *history.paused.entry(place).or_default() += more;
-        });
+        self.shared.with(|history| *history.paused.entry(place).or_default() += more);
     }
 
     /// Ends all faults.
