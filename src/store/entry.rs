@@ -29,9 +29,8 @@ pub struct Draft {
     /// The tags that are known only after the load.
     pub tags: Tags,
     /// What storing it does to the entries from before, beside replacing one: a value that is put outdates
-    /// them, and an index of entries that are stale from now on expires them. A store that repeats changes
-    /// that a server has lost repeats this one of the key. The default is none: a load that is lost is
-    /// loaded again.
+    /// them. A store that repeats changes that a server has lost repeats this one of the key. The default is
+    /// none: a load that is lost is loaded again.
     pub change: Option<Withdrawal>,
 }
 

@@ -172,7 +172,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
             if check_length(&headers, body.len()).is_ok() && !is_private {
                 let answered = CompleteResponse { status, headers, body, trailers, origin, times };
                 let stored = Disposition::Keep(terms.lifetimes);
-                let cached = answered.to_cached(shared.unstored(), stored, &terms, tags, 0);
+                let cached = answered.to_cached(shared.unstored(), stored, &terms, tags);
                 runtime.spawn(async move { shared.keep::<B>(key, &cached, |_| true).await });
             }
         };
@@ -236,15 +236,13 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
 
     /// A complete response, to be stored with its tags.
     fn stored(&self, answered: &CompleteResponse, terms: &Terms) -> Arc<CachedResponse> {
-        let request = &self.fetch_request.cache_request.parts;
-        let tags = self.shared.tags_of(&answered.headers, request);
-        answered.to_cached(
-            self.shared.unstored(),
-            Disposition::Keep(terms.lifetimes),
-            terms,
-            tags,
-            self.last_expiry(),
-        )
+        let request = &self.fetch_request.cache_request;
+        let tags = match self.fetch_request.vary_index.is_none() && terms.vary.is_empty() {
+            true => self.shared.tags_of(&answered.headers, &request.parts),
+            false => self.shared.tags_of_variant(&answered.headers, request),
+        };
+        let disposition = Disposition::Keep(terms.lifetimes);
+        answered.to_cached(self.shared.unstored(), disposition, terms, tags)
     }
 
     /// A response that the waiters share, and that is not stored.
@@ -254,19 +252,8 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         disposition: Disposition,
     ) -> CacheAnswer<B> {
         let terms = &Terms::none();
-        let cached = answered.to_cached(
-            self.shared.unstored(),
-            disposition,
-            terms,
-            Vec::new(),
-            self.last_expiry(),
-        );
+        let cached = answered.to_cached(self.shared.unstored(), disposition, terms, Vec::new());
         CacheAnswer::CachedResponse(cached)
-    }
-
-    /// The last expiry of the variants of the target when this load began.
-    fn last_expiry(&self) -> u64 {
-        self.fetch_request.vary_index.as_ref().map_or(0, |vary_index| vary_index.last_expiry())
     }
 
     fn pass_complete<B>(
@@ -335,25 +322,27 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     /// Stores a response as the first variant of its target, and returns the `Vary` index by which
     /// requests find their variants.
     ///
-    /// A response with tags is not stored here. One of them may have been invalidated during this
-    /// load, and only a commit under the lease of the load can tell. So the next request for the
-    /// variant loads it, under a lease of its own.
+    /// A response with other tags than that of variants is not stored here. One of them may have been
+    /// invalidated during this load, and only a commit under the lease of the load can tell. So the next
+    /// request for the variant loads it, under a lease of its own. If the variants expire during the load of a
+    /// target without an index, the index is not stored, and nothing finds the variant.
     async fn first_variant<B: Send + 'static>(
         &self,
         names: &[HeaderName],
         cached: &Arc<CachedResponse>,
     ) -> VaryIndex {
         let Disposition::Keep(lifetimes) = cached.disposition else {
-            return VaryIndex::new(names, A_MOMENT, self.last_expiry());
+            return VaryIndex::new(names, A_MOMENT);
         };
         let cache_request = &self.fetch_request.cache_request;
-        let vary_index = VaryIndex::new(names, lifetimes.life(), self.last_expiry());
+        let vary_index = VaryIndex::new(names, lifetimes.life());
         let key = vary_index.key_for(&cache_request.primary, &cache_request.parts.headers);
-        if cached.tags.is_empty() {
+        let is_stored = cached.tags.len() == 1 && self.fetch_request.vary_index.is_none();
+        if is_stored {
             self.note_variant::<B>(&vary_index, &key, cached).await;
             self.shared.keep::<B>(key, cached, |_| true).await;
         }
-        cache_request.left().own = Some(Arc::clone(cached));
+        cache_request.left().own = Some((Arc::clone(cached), is_stored));
         vary_index
     }
 

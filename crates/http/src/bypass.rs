@@ -62,9 +62,6 @@ pub(super) async fn serve<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
         let fetch_request = exchange.fetch_request::<Q>();
         let key = fetch_request.key.clone();
         let shared = &exchange.fetch.shared;
-        if let Some(index) = exchange.expiring() {
-            shared.expire_variant::<B>(&key, index).await;
-        }
         let options = exchange.options(record);
         let asked = shared.client.request(key, options, &exchange.fetch, fetch_request);
         let (answer, status) = asked.with_status().await;
@@ -294,10 +291,12 @@ async fn renew<B: Send + 'static>(
     let BufferedResponse { status, body, trailers, .. } = located.cached.response.clone();
     let origin = OriginInfo::default();
     let fresh = CompleteResponse { status, headers, body, trailers, origin, times };
-    let tags = shared.tags_of(&fresh.headers, &request.parts);
+    let tags = match located.vary_index {
+        Some(_) => shared.tags_of_variant(&fresh.headers, request),
+        None => shared.tags_of(&fresh.headers, &request.parts),
+    };
     let disposition = Disposition::Keep(terms.lifetimes);
-    let cached =
-        fresh.to_cached(shared.unstored(), disposition, &terms, tags, located.last_expiry());
+    let cached = fresh.to_cached(shared.unstored(), disposition, &terms, tags);
     if let Some(index) = &located.vary_index {
         let index = (&request.primary, &**index, located.index_left);
         shared.prolong::<B>(index, terms.lifetimes.life()).await;

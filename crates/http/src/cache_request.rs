@@ -33,8 +33,8 @@ pub(super) struct CacheRequest {
 /// What the load of a request leaves for that request alone.
 #[derive(Default)]
 pub(super) struct LeftByLoad {
-    /// The response, if the waiters of the load got a `Vary` index instead.
-    pub(super) own: Option<Arc<CachedResponse>>,
+    /// The response, if the waiters of the load got a `Vary` index instead, and whether it is stored.
+    pub(super) own: Option<(Arc<CachedResponse>, bool)>,
     /// The status of the origin's response.
     pub(super) status: Option<StatusCode>,
     /// The fields of the origin's response that are not for later callers.

@@ -134,18 +134,11 @@ pub(super) struct HttpCodec;
 
 impl HttpCodec {
     /// The number of its encoding. It changes with the format.
-    pub(super) const CODEC: u8 = 8;
+    pub(super) const CODEC: u8 = 9;
 
-    /// The encoded `Vary` index of an entry whose variants expire now. `None` if the entry is no index, or
-    /// one that has to be replaced.
-    pub(super) fn expired_index(entry: &Entry) -> Option<Bytes> {
-        if entry.codec() != Self::CODEC {
-            return None;
-        }
-        let index = VaryIndex::decode(entry.value().encoded()).ok()?.expired()?;
-        let mut encoded = EncodeBuffer::new(usize::MAX);
-        index.encode(&mut encoded).ok()?;
-        Some(encoded.into_bytes())
+    /// Whether an entry is a `Vary` index.
+    pub(super) fn is_index(entry: &Entry) -> bool {
+        entry.codec() == Self::CODEC && VaryIndex::decode(entry.value().encoded()).is_ok()
     }
 }
 
@@ -279,8 +272,7 @@ pub(super) struct CompleteResponse {
 }
 
 impl CompleteResponse {
-    /// The response to be shared, and stored with these tags if its disposition says so. `last_expiry`:
-    /// for a variant, that of the variants of its target when it was loaded; otherwise 0. `unstored`: fields
+    /// The response to be shared, and stored with these tags if its disposition says so. `unstored`: fields
     /// that it is to lack.
     pub(super) fn to_cached(
         &self,
@@ -288,7 +280,6 @@ impl CompleteResponse {
         disposition: Disposition,
         terms: &Terms,
         tags: Vec<Tag>,
-        last_expiry: u64,
     ) -> Arc<CachedResponse> {
         let mut headers = rules::storable_headers(&self.headers);
         unstored.iter().for_each(|name| _ = headers.remove(name));
@@ -299,7 +290,7 @@ impl CompleteResponse {
         }
         let Terms { age, consent, stale, .. } = *terms;
         let received = self.times.response_time;
-        let note = Note::new(received, (age, terms.freshness()), consent, last_expiry, stale);
+        let note = Note::new(received, (age, terms.freshness()), consent, stale.if_error);
         let body = self.body.clone();
         let trailers = self.trailers.clone();
         let response = BufferedResponse { status: self.status, headers, body, trailers, note };

@@ -31,10 +31,8 @@ pub(super) struct Exchange<S> {
     vary_index: Option<Arc<VaryIndex>>,
     /// The stored response does not satisfy the request.
     forces_refresh: bool,
-    /// The stored variant is from before an expiry: it is made stale before the next lookup.
-    expires_variant: bool,
-    /// A stored response that does not satisfy the request: a variant from before an expiry, or one that
-    /// the origin was to confirm. The request gets it if its load fails, and `stale-if-error` allows it.
+    /// A stored response that does not satisfy the request, because the origin was to confirm it. The request
+    /// gets it if its load fails, and `stale-if-error` allows it.
     fallback: Option<StoredFallback>,
     /// It waits once more, after an error that another request may have caused.
     pooled: Option<Arc<PooledRequest>>,
@@ -75,7 +73,6 @@ impl<S> Exchange<S> {
             cache_request: Arc::new(cache_request),
             vary_index: None,
             forces_refresh: false,
-            expires_variant: false,
             fallback: None,
             pooled: None,
             left: ROUNDS,
@@ -93,11 +90,6 @@ impl<S> Exchange<S> {
         };
         let (fallback, forces_refresh) = (Some(fallback), entry.is_fresh());
         Self { vary_index: vary_index.clone(), forces_refresh, fallback, ..self }
-    }
-
-    /// The key of the next lookup is that of this variant, which has to be made stale before it.
-    pub(super) fn expiring(&self) -> Option<&Arc<VaryIndex>> {
-        self.vary_index.as_ref().filter(|_| self.expires_variant)
     }
 
     /// The options of the next lookup.
@@ -189,13 +181,6 @@ impl<S> Exchange<S> {
             return again;
         }
         match found {
-            CacheAnswer::CachedResponse(cached) if self.has_expired(&cached, status) => {
-                self.fallback = Some(StoredFallback::new(cached, status));
-                // If the store still has it as fresh, the next lookup loads it.
-                self.forces_refresh = self.expires_variant;
-                self.expires_variant = !self.expires_variant;
-                self.fetch_next()
-            }
             CacheAnswer::CachedResponse(cached)
                 if self.forces_refresh
                     || satisfies(&self.cache_request.demand, &cached, status) =>
@@ -228,36 +213,14 @@ impl<S> Exchange<S> {
         let StoredFallback { cached, stale_for, found, if_disconnected } =
             self.fallback.as_ref()?;
         let note = &cached.response.note;
-        let index = self.vary_index.as_ref().filter(|index| index.has_expired(note));
-        // One that was expired is stale before its time.
-        let is_fresh = index.is_none() && stale_for.is_zero() && note.fresh_for().is_some();
+        let is_fresh = stale_for.is_zero() && note.fresh_for().is_some();
         let stale_for = if is_fresh { Duration::ZERO } else { *stale_for + found.elapsed() };
         let silent = if has_answered { Duration::ZERO } else { *if_disconnected };
-        let is_over = match index {
-            Some(index) => index.is_over(note, why),
-            None => stale_for >= note.windows().if_error().max(silent),
-        };
+        let is_over = stale_for >= note.if_error().max(silent);
         let status = CacheStatus::Stale { why, stale_for };
         let CacheRequest { demand, parts, .. } = &*self.cache_request;
         let is_usable = !is_over && demand.may_share(note.consent);
-        let lookup = if index.is_some() { LookupKind::Variant } else { self.lookup() };
-        is_usable.then(|| give(lookup, parts, cached, self.origin(cached, &status), &status))
-    }
-
-    /// Whether a response is a variant from before an expiry of its target, and is taken for a newer
-    /// one: by the store, or because its load began before the expiry. A failure is remembered for a
-    /// cooldown, and is no value from before: to load again for it would end the cooldown.
-    fn has_expired(&self, cached: &CachedResponse, status: &CacheStatus) -> bool {
-        if cached.disposition == Disposition::Failure {
-            return false;
-        }
-        let note = &cached.response.note;
-        let index = self.vary_index.as_ref().filter(|index| index.has_expired(note));
-        index.is_some_and(|index| match status {
-            CacheStatus::Hit { .. } | CacheStatus::Collapsed { .. } => true,
-            CacheStatus::Stale { why, .. } => index.is_over(note, *why),
-            _ => false,
-        })
+        is_usable.then(|| give(self.lookup(), parts, cached, self.origin(cached, &status), &status))
     }
 
     fn fetch_next<B>(&mut self) -> NextStep<B> {
@@ -314,7 +277,12 @@ impl<S> Exchange<S> {
     fn redirected<B>(&mut self, found: CacheAnswer<B>, status: &CacheStatus) -> NextStep<B> {
         let own = self.cache_request.left().own.take();
         if let Some(own) = own {
-            return self.give(&own, &status_of_own(&own, status));
+            let (own, is_stored) = own;
+            let status = match status {
+                CacheStatus::Led { .. } => CacheStatus::Led { stored: is_stored },
+                status => status.clone(),
+            };
+            return self.give(&own, &status);
         }
         let vary_index = match found {
             // A `Vary` index is stored under a target, never under a variant.
@@ -366,14 +334,6 @@ fn has_failed<B>(found: &CacheAnswer<B>) -> bool {
     }
 }
 
-/// The status of a response whose load has stored a `Vary` index. With tags, it is not stored itself.
-fn status_of_own(own: &CachedResponse, status: &CacheStatus) -> CacheStatus {
-    match status {
-        CacheStatus::Led { .. } if !own.tags.is_empty() => CacheStatus::Led { stored: false },
-        status => status.clone(),
-    }
-}
-
 /// The response to a request, if it is in the memory of this process. Allocates nothing for a load.
 pub(super) fn cached_answer<B: Send + 'static>(
     shared: &LayerState,
@@ -387,9 +347,7 @@ pub(super) fn cached_answer<B: Send + 'static>(
         CacheAnswer::VaryIndex(vary_index) => {
             let key = vary_index.key_for(primary, &parts.headers);
             match shared.client.cached::<CacheAnswer<B>>(&key)? {
-                (CacheAnswer::CachedResponse(cached), status)
-                    if !vary_index.has_expired(&cached.response.note) =>
-                {
+                (CacheAnswer::CachedResponse(cached), status) => {
                     shared.parts.variants.touch(primary, &key);
                     (cached, status, LookupKind::Variant)
                 }

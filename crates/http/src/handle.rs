@@ -105,19 +105,9 @@ impl HttpHandle {
     /// confirm it by its validator. Without a window it is removed. Returns whether a response was
     /// stored.
     ///
-    /// The stale windows of variants begin now, by the clock of this process. In these cases the variants
-    /// are removed instead:
-    ///
-    /// - The selecting header fields of the URI change at the same time.
-    /// - The store fails during the call, or loses the expiry, which is then repeated.
-    /// - Other callers have the lease of the URI for a second: a process that has died during an expiry or
-    ///   a load of the URI, or hundreds of processes that expire it at once. The expiries of one process
-    ///   that run at the same time share a run.
-    ///
-    /// If the last loads of a variant have failed, its cooldown goes on.
-    ///
-    /// A variant that was not loaded again during the last 16 expiries is removed, too. Of those within
-    /// one second, two count, and the windows of a variant that was loaded between them begin with the last.
+    /// The stale windows of variants begin now, by the clock of the store. A response whose load is under way
+    /// is not stored. If the store fails during the call, the variants may be removed instead. If the last loads
+    /// of a variant have failed, its cooldown goes on.
     ///
     /// # Errors
     /// As [`invalidate`](Self::invalidate).

@@ -17,7 +17,6 @@ use tower::Layer;
 
 use super::caching_rules::{KeyedRules, KeyedTerms, Rfc9111Rules, Rules};
 use super::codec::HttpCodec;
-use super::expiry::ExpiryRuns;
 use super::fetch::OriginFetch;
 use super::handle::HttpHandle;
 use super::layer_state::{LayerCore, LayerState};
@@ -259,7 +258,6 @@ impl<R> HttpCacheLayerBuilder<R> {
             collecting: BodyBudget::new(COLLECTED_BYTES),
             variants: Arc::default(),
             tag_fields: TagFields::default(),
-            expiries: ExpiryRuns::default(),
             finishing: Arc::new(Semaphore::new(MOST_FINISHING)),
         };
         Self { layer, rules, parts, is_by: PhantomData }

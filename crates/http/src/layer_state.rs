@@ -6,19 +6,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bellwether::adapter::{AdapterCache, BypassPermit, PrivateKeys, warn_throttled};
 use bellwether::service::Handle;
-use bellwether::store::{Entry, Peek, Withdrawal, WithdrawalTarget};
-use bellwether::{CacheStatus, Key, StaleReason, Tag};
+use bellwether::store::{Entry, Peek, StoreErrorKind, Tags, Withdrawal, WithdrawalTarget};
+use bellwether::{CacheStatus, Key, StaleReason, StoreError, Tag};
 use bellwether_body::{BodyBudget, BodyObserver, ObservedBody};
 use futures_util::future::join_all;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
+use tokio::runtime;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::cache_request::CacheRequest;
 use super::caching_rules::Rules;
 use super::codec::{CacheAnswer, CachedResponse, Disposition, HttpCodec};
-use super::expiry::{ExpiryRuns, entries};
 use super::retry_pool::RetryPool;
 use super::rules::{PrivateReason, Storing, Terms, Times};
 use super::tag_fields::TagFields;
@@ -48,8 +49,6 @@ pub(super) struct LayerCore {
     pub(super) collecting: BodyBudget,
     pub(super) variants: Arc<Variants>,
     pub(super) tag_fields: TagFields,
-    /// Expiries of entries in the store.
-    pub(super) expiries: ExpiryRuns,
     /// Permits to finish an unsafe request whose caller has left.
     pub(super) finishing: Arc<Semaphore>,
 }
@@ -91,23 +90,6 @@ impl Located {
             _ => None,
         }
     }
-
-    /// For a variant: the last expiry of the variants of its target. Otherwise 0.
-    pub(super) fn last_expiry(&self) -> u64 {
-        self.vary_index.as_ref().map_or(0, |vary_index| vary_index.last_expiry())
-    }
-
-    /// Whether it is from before the last expiry of its target, and the store does not know that: it is
-    /// fresh there, or served for longer than the stale windows that began with the expiry.
-    fn has_expired(&self, vary_index: &VaryIndex) -> bool {
-        let Self { entry, cached, .. } = self;
-        let note = &cached.response.note;
-        let is_over = |why| vary_index.is_over(note, why);
-        vary_index.has_expired(note)
-            && (entry.is_fresh()
-                || entry.serves_while_revalidating() && is_over(StaleReason::Revalidating)
-                || entry.serves_if_error() && is_over(StaleReason::LoadFailed))
-    }
 }
 
 /// What was found in the store.
@@ -131,7 +113,15 @@ impl<B> FoundAnswer<B> {
 impl LayerState {
     /// A handle to the entries by their keys. It expires the variants of a response with its index.
     pub(super) fn entries(&self) -> Handle {
-        entries(&self.client, &self.parts.expiries)
+        let client = self.client.clone();
+        self.client.handle().expiring_by(move |key| {
+            let expired = expire(client.clone(), key);
+            let Ok(runtime) = runtime::Handle::try_current() else { return Box::pin(expired) };
+            // A task, which goes on if the caller leaves.
+            let expired = runtime.spawn(expired.in_current_span());
+            let ended = |_| Err(StoreError::new(StoreErrorKind::Unreachable, ENDED));
+            Box::pin(async move { expired.await.unwrap_or_else(ended) })
+        })
     }
 
     /// Whether a response to GET is stored, by its header fields and those of its request. Its lifetime
@@ -230,6 +220,13 @@ impl LayerState {
             .tags_of(response, || self.parts.target.target_of(&mut request.clone()))
     }
 
+    /// The tags of a response that is stored as a variant of the target of its request.
+    pub(super) fn tags_of_variant(&self, response: &HeaderMap, request: &CacheRequest) -> Vec<Tag> {
+        let mut tags = self.tags_of(response, &request.parts);
+        tags.push(VaryIndex::tag(&request.primary));
+        tags
+    }
+
     /// The response that is stored under a key.
     pub(super) async fn response_at<B: Send + 'static>(&self, key: &Key) -> Option<Located> {
         self.found::<B>(key).await?.located(key)
@@ -244,10 +241,9 @@ impl LayerState {
         Some(FoundAnswer { entry, is_local, answer })
     }
 
-    /// The stored response that suits a request, directly or as a variant. A variant from before the
-    /// last expiry of its target is made stale first.
+    /// The stored response that suits a request, directly or as a variant.
     pub(super) async fn locate<B: Send + 'static>(
-        self: &Arc<Self>,
+        &self,
         primary: &Key,
         request: &HeaderMap,
     ) -> Option<Located> {
@@ -256,51 +252,9 @@ impl LayerState {
             return found.located(primary);
         };
         let key = vary_index.key_for(primary, request);
-        let mut located = self.response_at::<B>(&key).await?;
-        if located.has_expired(vary_index) {
-            self.expire_variant::<B>(&key, vary_index).await;
-            let again = self.response_at::<B>(&key).await;
-            located = again.filter(|located| !located.has_expired(vary_index))?;
-        }
+        let located = self.response_at::<B>(&key).await?;
         let (vary_index, index_left) = (Some(Arc::clone(vary_index)), left_of(&found.entry));
         Some(Located { vary_index, index_left, ..located })
-    }
-
-    /// Makes a stored variant stale in the store, as it has been since the variants of its target were
-    /// expired. Leaves one alone that was loaded since then. Concurrent callers share this: it takes up to
-    /// four commands.
-    pub(super) async fn expire_variant<B: Send + 'static>(
-        self: &Arc<Self>,
-        key: &Key,
-        index: &Arc<VaryIndex>,
-    ) {
-        let (shared, variant) = (Arc::clone(self), key.clone());
-        let index = Arc::clone(index);
-        let shared_by = key.clone().with(index.last_expiry());
-        let expiry = async move {
-            shared.expire_variant_now::<B>(&variant, &index).await;
-            Ok(true)
-        };
-        // If it has panicked, the next lookup finds what there is.
-        _ = self.parts.expiries.run(&shared_by, expiry).await;
-    }
-
-    async fn expire_variant_now<B: Send + 'static>(&self, key: &Key, index: &VaryIndex) {
-        let outdated = self.response_at::<B>(key).await;
-        let Some(outdated) = outdated.filter(|it| it.has_expired(index)) else { return };
-        let note = &outdated.cached.response.note;
-        let left = index.left_of(note, outdated.entry.lifetimes());
-        let is_same = outdated.is_still_there();
-        let kept = CacheAnswer::CachedResponse(outdated.cached);
-        // Without a window it is removed.
-        if self.client.replace::<CacheAnswer<B>>(key.clone(), kept, left, is_same).await {
-            return;
-        }
-        // Another caller has the lease: it loads the variant, or does the same as this one.
-        let found = self.response_at::<B>(key).await;
-        if found.is_some_and(|found| found.entry.is_fresh() && found.has_expired(index)) {
-            self.expire(key.clone()).await;
-        }
     }
 
     /// Stores a response under a key, outside of a load. Does nothing while another caller holds the
@@ -326,7 +280,7 @@ impl LayerState {
     ) -> bool {
         let is_old = |entry: Option<&Entry>| {
             let kept = entry.and_then(|entry| self.client.read::<CacheAnswer<B>>(entry));
-            matches!(kept.as_deref(), Some(CacheAnswer::VaryIndex(found)) if found.is_same_as(old))
+            matches!(kept.as_deref(), Some(CacheAnswer::VaryIndex(found)) if found.nonce == old.nonce)
         };
         let lifetimes = vary_index.lifetimes();
         let kept = CacheAnswer::VaryIndex(Arc::new(vary_index));
@@ -379,6 +333,30 @@ impl LayerState {
         }
     }
 }
+
+/// Makes the entry of a key stale, or the variants of the index that it is. Returns whether there was an entry.
+///
+/// An index that expired would be gone, and all variants with it. No load replaces one by a response while it is
+/// stored, so if it is still there, nothing else needs to expire.
+async fn expire(client: AdapterCache<HttpCodec>, key: Key) -> Result<bool, StoreError> {
+    let store = client.store();
+    let is_index = async || {
+        let found = store.lookup(key.clone(), Tags::none()).await;
+        found.is_ok_and(|found| found.as_ref().is_some_and(HttpCodec::is_index))
+    };
+    let was_index = is_index().await;
+    if was_index {
+        let variants = WithdrawalTarget::Tag(VaryIndex::tag(&key));
+        store.withdraw(variants, Withdrawal::EXPIRE).await?;
+        if is_index().await {
+            return Ok(true);
+        }
+    }
+    let was_there = store.withdraw(WithdrawalTarget::Key(key), Withdrawal::EXPIRE).await?;
+    Ok(was_there || was_index)
+}
+
+const ENDED: &str = "the runtime ended during an expiry";
 
 /// How much longer an entry is stored: as the store says, or else by the clock of this process.
 pub(super) fn left_of(entry: &Entry) -> Duration {

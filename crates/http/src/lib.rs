@@ -57,7 +57,6 @@ mod cache_request;
 mod caching_rules;
 mod codec;
 mod exchange;
-mod expiry;
 mod fetch;
 mod handle;
 mod layer;

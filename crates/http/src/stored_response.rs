@@ -50,7 +50,7 @@ impl StoredResponse {
         });
         // An index states none itself.
         let if_error = match (&cached, &entry) {
-            (Some(cached), _) => cached.response.note.windows().if_error(),
+            (Some(cached), _) => cached.response.note.if_error(),
             (None, entry) => entry.as_ref().map_or(Duration::ZERO, |it| it.lifetimes().if_error()),
         };
         let validated = validated.map(|Located { cached, .. }| cached);

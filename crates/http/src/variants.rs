@@ -267,7 +267,7 @@ mod tests {
     }
 
     fn vary_index() -> VaryIndex {
-        VaryIndex::new(&[], A_YEAR, 0)
+        VaryIndex::new(&[], A_YEAR)
     }
 
     fn slots(variants: &Variants) -> usize {

@@ -27,7 +27,7 @@ pub(crate) use invalidation::{
 pub(crate) use storing::{
     PrivateReason, Storing, for_others, forbidden_by_trailers, must_be_validated, storing,
 };
-pub(crate) use terms::{Consent, Credentials, Defaults, Demand, StaleWindows, Terms};
+pub(crate) use terms::{Consent, Credentials, Defaults, Demand, Terms};
 pub(crate) use vary::{in_one_form, variant, vary};
 
 #[cfg(test)]

@@ -136,7 +136,7 @@ async fn an_expiry_of_a_key_whose_caller_leaves_goes_on() {
     let store = FaultyStore::new(MemoryStore::new(100));
     let layer = layer(store.clone()).build().unwrap();
     let cache = with_variants(&layer, &varying()).await;
-    let held = store.on(Operation::Acquire).hold();
+    let held = store.on(Operation::ExpireTag).hold();
     let handle = layer.handle();
     let key = item();
     let mut expiry = Box::pin(handle.expire(&key));
