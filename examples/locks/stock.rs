@@ -2,15 +2,13 @@
 //! all others at the same time.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bellwether::Key;
-use bellwether_lock::{Lock, LockLayer, LockedError, Locks};
+use bellwether_lock::{Lock, LockError, Locks};
 use futures_util::future::{join_all, try_join_all};
 use tokio::time::sleep;
-use tower::{Layer, ServiceExt, service_fn};
 
 /// The result of selling.
 #[derive(Debug)]
@@ -82,27 +80,15 @@ pub(crate) async fn unprotected() -> Outcome {
     stock.outcome()
 }
 
-/// The result behind a [`LockLayer`] whose keys are made of warehouse and article.
-pub(crate) async fn by(
-    services: [Locks<Arc<dyn Lock>>; 2],
-) -> Result<Outcome, LockedError<Infallible>> {
+/// The result under locks whose keys are made of warehouse and article.
+pub(crate) async fn by(services: [Locks<Arc<dyn Lock>>; 2]) -> Result<Outcome, LockError> {
     let stock = Stock::full();
-    let services = services.map(|locks| {
-        let layer = LockLayer::new(locks, |order: &Order| {
-            Key::of("stock").with(order.warehouse).with(order.sku)
-        });
-        let stock = stock.clone();
-        layer.layer(service_fn(move |order: Order| {
-            let stock = stock.clone();
-            async move {
-                stock.deduct(order).await;
-                Ok(())
-            }
-        }))
-    });
-    let all =
-        services.iter().flat_map(|service| orders().map(|order| service.clone().oneshot(order)));
-    try_join_all(all).await?;
+    let sold = async |locks: &Locks<Arc<dyn Lock>>, order: Order| {
+        let key = Key::of("stock").with(order.warehouse).with(order.sku);
+        locks.run(&key, stock.deduct(order)).await
+    };
+    try_join_all(services.iter().flat_map(|locks| orders().map(|order| sold(locks, order))))
+        .await?;
     Ok(stock.outcome())
 }
 

@@ -102,8 +102,8 @@ impl LockStatus {
     }
 
     /// The status of the lock under which this code runs: that of the innermost
-    /// [`Locks::run`](super::Locks::run), [`LockLayer`](super::LockLayer) or `#[locked]`. `None`
-    /// outside of them, and in a task that was spawned inside.
+    /// [`Locks::run`](super::Locks::run) or `#[locked]`. `None` outside of them, and in a task that was
+    /// spawned inside.
     ///
     /// Send its [fence](LockStatus::fence) along with each write.
     pub fn current() -> Option<Self> {

@@ -34,8 +34,6 @@
 //! | `mysql` | no | `MySqlRowLock`, also for MariaDB |
 //! | `macros` | no | `#[locked]`: runs an `async fn` under a lock |
 //! | `test-util` | no | `conformance`: checks a [`Lock`] of your own |
-//!
-//! [`LockLayer`] runs each call of a Tower service under a lock.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -52,7 +50,6 @@ mod grant;
 mod guard;
 mod hold;
 mod instants;
-mod layer;
 mod local;
 mod local_queue;
 mod lock_wait;
@@ -91,7 +88,6 @@ pub use error::{LockError, LockErrorKind};
 pub use grant::{Attempt, Busy, Grant, Holder, Owner, Released, Request, Session, Term};
 pub use guard::LockGuard;
 pub use hold::LockStatus;
-pub use layer::{LockLayer, Locked};
 pub use local::LocalLock;
 pub use lock_wait::LockWait;
 pub use locks::{Locks, LocksBuilder};

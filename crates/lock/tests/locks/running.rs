@@ -1,20 +1,17 @@
-//! Work under a lock: by `run`, and by a layer around a service.
+//! Work under a lock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::Duration;
 
-use bellwether::Key;
 use bellwether::store::Claim;
 use bellwether_lock::{
-    Attempt, LocalLock, Lock, LockError, LockErrorKind, LockGuard, LockLayer, LockStatus, LockWait,
+    Attempt, LocalLock, Lock, LockError, LockErrorKind, LockGuard, LockStatus, LockWait,
     LockedError, Locks, Request, TakeOver, WhenLost, locked,
 };
-use futures_util::future::join_all;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
 use crate::support::{LEASE, MS, NEVER, Operation, SECOND, Scripted, is_held, item, key, locks};
 
@@ -113,20 +110,6 @@ async fn work_that_blocked_beyond_its_lease_does_not_pass_its_next_await() {
     let called = polled_twice(late_writer(&writes)).expect("it ends");
     assert!(matches!(called, Err(LockedError::Lock(error)) if is_lost(&error)));
 
-    let inner = {
-        let writes = Arc::clone(&writes);
-        service_fn(move |()| {
-            let writes = Arc::clone(&writes);
-            async move {
-                late_write(&writes).await;
-                Ok::<_, std::convert::Infallible>(())
-            }
-        })
-    };
-    let service = LockLayer::new(LATE.clone(), |_: &()| item(2)).layer(inner);
-    let called = polled_twice(service.oneshot(())).expect("it ends");
-    assert!(matches!(called, Err(LockedError::Lock(error)) if is_lost(&error)));
-
     // A holder that waits for the loss by itself.
     let guard = LATE.lock(&item(3)).await.unwrap();
     let waits = async {
@@ -218,114 +201,16 @@ async fn work_whose_lock_was_taken_away_unseen_fails_all_the_same() {
     }
 }
 
-#[derive(Clone, Debug)]
-struct Deduct {
-    warehouse: &'static str,
-    sku: u64,
-}
-
-fn stock_key(request: &Deduct) -> Key {
-    Key::of("stock").with(request.warehouse).with(request.sku)
-}
-
-/// A stock that reads, gives way and writes.
-fn stock(
-    left: &Arc<AtomicUsize>,
-) -> impl Service<Deduct, Response = usize, Error = &'static str, Future: Send> + Clone + Send + 'static
-{
-    let left = Arc::clone(left);
-    service_fn(move |_: Deduct| {
-        let left = Arc::clone(&left);
-        async move {
-            let read = left.load(Ordering::SeqCst);
-            sleep(MS * 10).await;
-            let less = read.checked_sub(1).ok_or("sold out")?;
-            left.store(less, Ordering::SeqCst);
-            Ok(less)
-        }
-    })
-}
-
 #[tokio::test(start_paused = true)]
-async fn a_service_behind_a_lock_is_called_by_one_at_a_time_in_the_fleet() {
+async fn work_that_is_dropped_gives_up_its_lock() {
     let lock = LocalLock::new();
-    let left = Arc::new(AtomicUsize::new(100));
-    let fleet: Vec<_> = (0..4)
-        .map(|_| LockLayer::new(locks(lock.clone()), stock_key).layer(stock(&left)))
-        .collect();
-    let calls = (0..100).map(|number| {
-        let service = fleet[number % 4].clone();
-        service.oneshot(Deduct { warehouse: "berlin", sku: 42 })
-    });
-    let mut answers: Vec<_> = join_all(calls).await.into_iter().map(Result::unwrap).collect();
-    answers.sort_unstable();
-    assert_eq!(answers, (0..100).collect::<Vec<_>>());
-    let service = fleet[0].clone();
-    let error = service.oneshot(Deduct { warehouse: "berlin", sku: 42 }).await.unwrap_err();
-    let source = std::error::Error::source(&error).map(ToString::to_string);
-    assert_eq!(source.as_deref(), Some("sold out"));
-    sleep(MS).await;
-    assert!(lock.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_of_other_keys_and_of_none_do_not_wait() {
-    let lock = LocalLock::new();
-    let left = Arc::new(AtomicUsize::new(100));
-    let layer = LockLayer::new(locks(lock.clone()), |request: &Deduct| {
-        (request.sku != 0).then(|| stock_key(request))
-    });
-    let service = layer.layer(stock(&left));
-    let began = Instant::now();
-    let requests = [("berlin", 1), ("berlin", 2), ("bonn", 1), ("berlin", 0), ("berlin", 0)];
-    let calls = requests.map(|(warehouse, sku)| service.clone().oneshot(Deduct { warehouse, sku }));
-    assert!(join_all(calls).await.iter().all(Result::is_ok));
-    assert_eq!(began.elapsed(), MS * 10);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_is_refused_its_lock_does_not_reach_the_service() {
-    let lock = LocalLock::new();
-    let locks = locks(lock.clone()).wait(LockWait::fail_fast());
-    let held = locks.lock(&stock_key(&Deduct { warehouse: "bonn", sku: 7 })).await.unwrap();
-    let left = Arc::new(AtomicUsize::new(1));
-    let service = LockLayer::new(locks, stock_key).layer(stock(&left));
-    let error = service.oneshot(Deduct { warehouse: "bonn", sku: 7 }).await.unwrap_err();
-    let LockedError::Lock(error) = error else { panic!("{error:?}") };
-    assert_eq!((error.kind(), left.load(Ordering::SeqCst)), (LockErrorKind::Busy, 1));
-    drop(held);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_gives_up_its_lock() {
-    let lock = LocalLock::new();
-    let layer = LockLayer::new(locks(lock.clone()), |_: &()| key());
-    let mut service = layer
-        .layer(service_fn(|()| std::future::pending::<Result<(), std::convert::Infallible>>()));
-    let call = tokio::spawn(service.call(()));
+    let locks = locks(lock.clone());
+    let work = tokio::spawn(async move { locks.run(&key(), std::future::pending::<()>()).await });
     sleep(SECOND).await;
     assert!(is_held(&lock, &key()).await);
-    call.abort();
+    work.abort();
     sleep(MS).await;
     assert!(lock.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn waiting_requests_take_no_permit_of_a_limit_below_the_layer() {
-    let lock = LocalLock::new();
-    let left = Arc::new(AtomicUsize::new(10));
-    let held = locks(lock.clone()).lock(&stock_key(&Deduct { warehouse: "a", sku: 1 })).await;
-    let service = ServiceBuilder::new()
-        .layer(LockLayer::new(locks(lock.clone()), stock_key))
-        .concurrency_limit(1)
-        .service(stock(&left));
-    let waits = tokio::spawn(service.clone().oneshot(Deduct { warehouse: "a", sku: 1 }));
-    sleep(SECOND).await;
-    let began = Instant::now();
-    service.oneshot(Deduct { warehouse: "b", sku: 1 }).await.unwrap();
-    assert_eq!(began.elapsed(), MS * 10);
-    drop(held);
-    waits.await.unwrap().unwrap();
 }
 
 #[test]
