@@ -52,13 +52,8 @@ pub(crate) fn run(options: &Options, link: &LinkOptions) -> bool {
     is_passed
 }
 
-async fn one_run(
-    server: &RedisServer,
-    options: &Options,
-    mbit: f64,
-    kib: usize,
-    callers: u64,
-) -> Result<bool, BoxError> {
+/// Stores the values, by a link without a limit.
+async fn fill(server: &RedisServer, kib: usize, callers: u64) -> Result<(), BoxError> {
     let direct = RedisOptions::new(&server.url(), "link")?.timeout(Duration::from_secs(20));
     let cache: Values =
         Cache::builder("item", direct.connect().await?).ttl(Duration::from_secs(600)).build()?;
@@ -68,6 +63,17 @@ async fn one_run(
         cache.put(key, value.clone()).await?;
     }
     cache.put(SMALL, "small".to_owned()).await?;
+    Ok(())
+}
+
+async fn one_run(
+    server: &RedisServer,
+    options: &Options,
+    mbit: f64,
+    kib: usize,
+    callers: u64,
+) -> Result<bool, BoxError> {
+    fill(server, kib, callers).await?;
     let url = throttled(server.port(), mbit * 1e6 / 8.0).await?;
     let mut redis = RedisOptions::new(&url, "link")?;
     if let Some(timeout) = options.timeout {

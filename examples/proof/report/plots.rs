@@ -49,45 +49,22 @@ fn curves(state: &State, names: &[(&str, &str)], limit: Option<(u64, &str)>, axi
         .collect();
     let longest = measured.iter().map(|(times, _)| times.max()).max().unwrap_or(0);
     let longest = longest.max(limit.map_or(0, |(at, _)| at)).max(10_000);
-    let (first, last) = (1.0f64, (longest as f64).log10().ceil());
-    let x =
-        |micros: f64| LEFT + (micros.max(10.0).log10() - first) / (last - first) * (RIGHT - LEFT);
-    let y = |share: f64| BOTTOM - share * (BOTTOM - TOP);
+    let axes = TimeAxes { last: (longest as f64).log10().ceil() };
     let mut svg = begin(HEIGHT, axis);
-    for exponent in first as i32..=last as i32 {
-        let at = x(10f64.powi(exponent));
-        line(&mut svg, "grid", (at, TOP), (at, BOTTOM));
-        text(
-            &mut svg,
-            "tick middle",
-            (at, BOTTOM + 16.0),
-            &time(10u64.pow(exponent.unsigned_abs())),
-        );
-    }
-    for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
-        line(&mut svg, "grid", (LEFT, y(share)), (RIGHT, y(share)));
-        text(
-            &mut svg,
-            "tick end",
-            (LEFT - 8.0, y(share) + 4.0),
-            &format!("{:.0} %", 100.0 * share),
-        );
-    }
+    axes.draw(&mut svg);
     if let Some((at, shown)) = limit {
-        let at = x(at as f64);
+        let at = axes.x(at as f64);
         line(&mut svg, "limit", (at, TOP), (at, BOTTOM));
         text(&mut svg, "tick end", (at - 4.0, TOP + 12.0), shown);
     }
     for ((times, _), class) in measured.iter().zip(CLASSES) {
-        let mut path = String::new();
-        for point in 0..=POINTS {
-            let micros = 10f64.powf(first + (last - first) * point as f64 / POINTS as f64);
-            let share = times.up_to(micros as u64) as f64 / times.len().max(1) as f64;
-            let command = if point == 0 { 'M' } else { 'L' };
-            let _ = write!(path, "{command}{:.1} {:.1}", x(micros), y(share));
-        }
+        let path = axes.path(times);
         let _ = writeln!(svg, "<path class=\"curve {class}\" d=\"{path}\"/>");
     }
+    svg + "</svg>\n" + &legend(&measured)
+}
+
+fn legend(measured: &[(&Hist, &str)]) -> String {
     let mut legend = "<div class=\"legend\">".to_owned();
     for ((times, shown), class) in measured.iter().zip(CLASSES) {
         let _ = write!(
@@ -99,7 +76,53 @@ fn curves(state: &State, names: &[(&str, &str)], limit: Option<(u64, &str)>, axi
             time(times.max())
         );
     }
-    svg + "</svg>\n" + &legend + "</div>\n"
+    legend + "</div>\n"
+}
+
+/// The axes of a plot of shares over times: those from 10 microseconds on, by their logarithms.
+struct TimeAxes {
+    /// The power of ten at which they end.
+    last: f64,
+}
+
+impl TimeAxes {
+    const FIRST: f64 = 1.0;
+
+    fn x(&self, micros: f64) -> f64 {
+        let share = (micros.max(10.0).log10() - Self::FIRST) / (self.last - Self::FIRST);
+        LEFT + share * (RIGHT - LEFT)
+    }
+
+    fn y(share: f64) -> f64 {
+        BOTTOM - share * (BOTTOM - TOP)
+    }
+
+    fn draw(&self, svg: &mut String) {
+        for exponent in Self::FIRST as i32..=self.last as i32 {
+            let at = self.x(10f64.powi(exponent));
+            line(svg, "grid", (at, TOP), (at, BOTTOM));
+            let shown = time(10u64.pow(exponent.unsigned_abs()));
+            text(svg, "tick middle", (at, BOTTOM + 16.0), &shown);
+        }
+        for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
+            let at = Self::y(share);
+            line(svg, "grid", (LEFT, at), (RIGHT, at));
+            text(svg, "tick end", (LEFT - 8.0, at + 4.0), &format!("{:.0} %", 100.0 * share));
+        }
+    }
+
+    /// Which share took at most which time.
+    fn path(&self, times: &Hist) -> String {
+        let mut path = String::new();
+        for point in 0..=POINTS {
+            let exponent = (self.last - Self::FIRST) * point as f64 / POINTS as f64;
+            let micros = 10f64.powf(Self::FIRST + exponent);
+            let share = times.up_to(micros as u64) as f64 / times.len().max(1) as f64;
+            let command = if point == 0 { 'M' } else { 'L' };
+            let _ = write!(path, "{command}{:.1} {:.1}", self.x(micros), Self::y(share));
+        }
+        path
+    }
 }
 
 /// How many keys were loaded how often.

@@ -31,35 +31,12 @@ impl Cluster {
     }
 
     pub(super) fn disturb(&mut self, injector: &mut Injector<'_>) {
+        let fault = injector.rng.random_range(0..9);
+        if fault < 4 {
+            return self.replace_primary(fault, injector);
+        }
         let cluster = &mut self.0;
-        match injector.rng.random_range(0..9) {
-            0 | 1 => injector.inject("planned failover", Loss::LastWrites, None, |rng| {
-                cluster.fail_over(primary(cluster, rng));
-                settle(cluster);
-            }),
-            2 => {
-                injector.inject("primary killed, replica promoted", Loss::LastWrites, None, |rng| {
-                    let killed = primary(cluster, rng);
-                    let replica = cluster.replica_of(killed);
-                    cluster.node_mut(killed).kill();
-                    cluster.await_promotion(replica);
-                    pause(rng, 1, 1_000);
-                    cluster.node_mut(killed).restart();
-                    settle(cluster);
-                })
-            }
-            3 => injector.inject(
-                "primary stopped, replica promoted",
-                Loss::LastWrites,
-                None,
-                |rng| {
-                    let stopped = primary(cluster, rng);
-                    cluster.nodes()[stopped].stop();
-                    pause(rng, 1_500, 4_000);
-                    cluster.nodes()[stopped].resume();
-                    settle(cluster);
-                },
-            ),
+        match fault {
             4 => injector.inject("node stopped for a moment", Loss::LastWrites, None, |rng| {
                 let node = &cluster.nodes()[rng.random_range(0..NODES)];
                 node.stop();
@@ -90,6 +67,40 @@ impl Cluster {
                     _ = node.try_command(&["CLIENT", "KILL", "TYPE", kind]);
                 }
             }),
+        }
+    }
+
+    /// Ends with another primary, as planned or by a fault.
+    fn replace_primary(&mut self, fault: i32, injector: &mut Injector<'_>) {
+        let cluster = &mut self.0;
+        match fault {
+            0 | 1 => injector.inject("planned failover", Loss::LastWrites, None, |rng| {
+                cluster.fail_over(primary(cluster, rng));
+                settle(cluster);
+            }),
+            2 => {
+                injector.inject("primary killed, replica promoted", Loss::LastWrites, None, |rng| {
+                    let killed = primary(cluster, rng);
+                    let replica = cluster.replica_of(killed);
+                    cluster.node_mut(killed).kill();
+                    cluster.await_promotion(replica);
+                    pause(rng, 1, 1_000);
+                    cluster.node_mut(killed).restart();
+                    settle(cluster);
+                })
+            }
+            _ => injector.inject(
+                "primary stopped, replica promoted",
+                Loss::LastWrites,
+                None,
+                |rng| {
+                    let stopped = primary(cluster, rng);
+                    cluster.nodes()[stopped].stop();
+                    pause(rng, 1_500, 4_000);
+                    cluster.nodes()[stopped].resume();
+                    settle(cluster);
+                },
+            ),
         }
     }
 }

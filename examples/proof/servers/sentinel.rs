@@ -29,39 +29,11 @@ impl Sentinel {
     }
 
     pub(super) fn disturb(&mut self, injector: &mut Injector<'_>) {
-        match injector.rng.random_range(0..8) {
-            0 | 1 => injector.inject("planned failover", Loss::LastWrites, None, |_| {
-                let before = self.primary().port();
-                // Refused for some seconds after another one.
-                if self.0.sentinels[0].try_command(&["SENTINEL", "FAILOVER", SERVICE]).is_ok() {
-                    self.await_other_primary(before);
-                }
-                self.settle();
-            }),
-            2 => {
-                injector.inject("primary killed, replica promoted", Loss::LastWrites, None, |rng| {
-                    let before = self.primary().port();
-                    self.primary_mut().kill();
-                    self.await_other_primary(before);
-                    pause(rng, 1, 1_000);
-                    self.server_mut(before).restart();
-                    self.settle();
-                })
-            }
-            3 => injector.inject(
-                "primary stopped, replica promoted",
-                Loss::LastWrites,
-                None,
-                |rng| {
-                    let before = self.primary().port();
-                    self.primary().stop();
-                    self.await_other_primary(before);
-                    pause(rng, 1, 2_000);
-                    // It takes itself for the primary until a sentinel tells it.
-                    self.server_mut(before).resume();
-                    self.settle();
-                },
-            ),
+        let fault = injector.rng.random_range(0..8);
+        if fault < 4 {
+            return self.replace_primary(fault, injector);
+        }
+        match fault {
             4 => injector.inject("primary stopped for a moment", Loss::Nothing, None, |rng| {
                 self.primary().stop();
                 pause(rng, 20, 300);
@@ -81,6 +53,44 @@ impl Sentinel {
                 let kind = kinds[rng.random_range(0..kinds.len())];
                 _ = self.primary().try_command(&["CLIENT", "KILL", "TYPE", kind]);
             }),
+        }
+    }
+
+    /// Ends with another primary, as planned or by a fault.
+    fn replace_primary(&mut self, fault: i32, injector: &mut Injector<'_>) {
+        match fault {
+            0 | 1 => injector.inject("planned failover", Loss::LastWrites, None, |_| {
+                let before = self.primary().port();
+                // Refused for some seconds after another one.
+                if self.0.sentinels[0].try_command(&["SENTINEL", "FAILOVER", SERVICE]).is_ok() {
+                    self.await_other_primary(before);
+                }
+                self.settle();
+            }),
+            2 => {
+                injector.inject("primary killed, replica promoted", Loss::LastWrites, None, |rng| {
+                    let before = self.primary().port();
+                    self.primary_mut().kill();
+                    self.await_other_primary(before);
+                    pause(rng, 1, 1_000);
+                    self.server_mut(before).restart();
+                    self.settle();
+                })
+            }
+            _ => injector.inject(
+                "primary stopped, replica promoted",
+                Loss::LastWrites,
+                None,
+                |rng| {
+                    let before = self.primary().port();
+                    self.primary().stop();
+                    self.await_other_primary(before);
+                    pause(rng, 1, 2_000);
+                    // It takes itself for the primary until a sentinel tells it.
+                    self.server_mut(before).resume();
+                    self.settle();
+                },
+            ),
         }
     }
 

@@ -9,7 +9,7 @@ use bellwether::{CacheStatus, Error, LoadLocation};
 
 use super::source::{Source, SourceDown};
 use crate::clock::{Stalls, now};
-use crate::floors::{Bounds, Floor, Floors, Return, Sort, Subject};
+use crate::floors::{Bounds, Floors, Return, Sort, Subject};
 use crate::kinds::{LONGEST, RowKey};
 use crate::locked::locked;
 use crate::messages::{Promise, Report, Setup, Suspect};
@@ -172,14 +172,7 @@ impl Checker {
             began.store == NEAR && matches!(tier, Tier::Near | Tier::NearLookup | Tier::Stale);
         let member = self.member(began.store);
         let (mut returns, is_cut) = self.floors.outdated_by(subject, got, began.at);
-        // Pending invalidations have not returned, and bind their own store all the same.
-        for (sort, floor) in [Sort::Hard, Sort::Soft].into_iter().zip(bounds.own) {
-            if let Floor { version, at: 0 } = floor
-                && version > got
-            {
-                returns.push(Return { version, at: 0, member, sort });
-            }
-        }
+        returns.extend(pending(&bounds, got, member));
         // An expiry of a row ends its stale window. An expiry of a tag begins it again, for entries that the
         // expiry before has made stale, so only the life of the entry bounds that.
         let kind = began.key.kind;
@@ -337,4 +330,11 @@ fn suspect(
         is_undecided: false,
         detail: String::new(),
     }
+}
+
+/// Pending invalidations of newer versions: they have not returned, and bind their own store all the same.
+fn pending(bounds: &Bounds, got: u64, member: usize) -> impl Iterator<Item = Return> {
+    let own = [Sort::Hard, Sort::Soft].into_iter().zip(bounds.own);
+    own.filter(move |(_, floor)| floor.at == 0 && floor.version > got)
+        .map(move |(sort, floor)| Return { version: floor.version, at: 0, member, sort })
 }

@@ -18,6 +18,7 @@ use futures_util::future::join_all;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rustix::process::{Signal, set_parent_process_death_signal};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use self::caches::Caches;
@@ -53,6 +54,40 @@ pub(super) struct World {
     is_ending: AtomicBool,
 }
 
+impl World {
+    async fn of(setup: Setup, source: Source) -> Result<Arc<Self>, Fault> {
+        let floors = Floors::open(setup.floors.as_ref(), setup.workers)?;
+        let caches = Caches::connect(&setup.url)?;
+        let database = match &setup.database {
+            Some(url) => Some(Database::open(url, caches.plain_store()).await?),
+            None => None,
+        };
+        let checker = Checker::new(floors, &setup, source.clone());
+        let is_ending = AtomicBool::new(false);
+        Ok(Arc::new(Self { setup, source, caches, database, checker, is_ending }))
+    }
+
+    /// Starts the tasks that read, change and put.
+    fn begin(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
+        let rng = |task: u64| StdRng::seed_from_u64(mixed(self.setup.seed, task));
+        let mut tasks = Vec::new();
+        for task in 0..NEAR_READERS {
+            tasks.push(tokio::spawn(Arc::clone(self).read_near(rng(task))));
+        }
+        for task in 0..READERS {
+            tasks.push(tokio::spawn(Arc::clone(self).read(rng(100 + task))));
+        }
+        for task in 0..WRITERS {
+            tasks.push(tokio::spawn(Arc::clone(self).write(rng(200 + task))));
+        }
+        tasks.push(tokio::spawn(Arc::clone(self).put(rng(300))));
+        if self.setup.plants_stale {
+            tasks.push(tokio::spawn(Arc::clone(self).plant(rng(400))));
+        }
+        tasks
+    }
+}
+
 /// Runs until it is told to end, or the main process has gone.
 pub(crate) fn run(setup: &str) -> ExitCode {
     let setup: Setup = serde_json::from_str(setup).expect("a setup of this program");
@@ -81,37 +116,9 @@ fn die_of_any_panic() {
 
 async fn work(setup: Setup) -> Result<(), Fault> {
     let (source, mut orders) = Source::connect(&setup.socket, setup.worker).await?;
-    let floors = Floors::open(setup.floors.as_ref(), setup.workers)?;
-    let caches = Caches::connect(&setup.url)?;
-    let database = match &setup.database {
-        Some(url) => Some(Database::open(url, caches.plain_store()).await?),
-        None => None,
-    };
-    let checker = Checker::new(floors, &setup, source.clone());
-    let world = Arc::new(World {
-        setup,
-        source,
-        caches,
-        database,
-        checker,
-        is_ending: AtomicBool::new(false),
-    });
+    let world = World::of(setup, source).await?;
     world.source.report(Report::Ready { worker: world.setup.worker });
-    let mut tasks = Vec::new();
-    let rng = |task: u64| StdRng::seed_from_u64(mixed(world.setup.seed, task));
-    for task in 0..NEAR_READERS {
-        tasks.push(tokio::spawn(Arc::clone(&world).read_near(rng(task))));
-    }
-    for task in 0..READERS {
-        tasks.push(tokio::spawn(Arc::clone(&world).read(rng(100 + task))));
-    }
-    for task in 0..WRITERS {
-        tasks.push(tokio::spawn(Arc::clone(&world).write(rng(200 + task))));
-    }
-    tasks.push(tokio::spawn(Arc::clone(&world).put(rng(300))));
-    if world.setup.plants_stale {
-        tasks.push(tokio::spawn(Arc::clone(&world).plant(rng(400))));
-    }
+    let tasks = world.begin();
     let tallies = tokio::spawn(Arc::clone(&world).send_tallies());
     while let Some(order) = orders.recv().await {
         match order {
