@@ -19,6 +19,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Mutex;
@@ -33,12 +34,14 @@ use crate::row::mixed;
 
 const HEAD: usize = 24;
 const RING: usize = 16;
-/// The largest record: two sorts of floors, of two stores and of recorded changes in each of eight processes.
-const LARGEST: usize = 2 * 3 * MOST_WORKERS * HEAD;
+/// Each process has two stores, the changes that it has recorded, and those that are not applied yet.
+const MEMBERS: usize = 4;
+/// The largest record: two sorts of floors, of all members of eight processes.
+const LARGEST: usize = 2 * MEMBERS * MOST_WORKERS * HEAD;
 pub(crate) const MOST_WORKERS: usize = 8;
 
 /// What is invalidated: a row, or all rows of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub(crate) struct Subject(usize);
 
 /// Whether an older value may still be served as stale.
@@ -57,7 +60,7 @@ pub(crate) struct Return {
     pub(crate) version: u64,
     pub(crate) at: u64,
     /// The store of a process over which it was made. Behind all those, each process has one for what it has recorded
-    /// in the database, and any process has applied.
+    /// in the database, and any process has applied; and behind these, one from the commit of each record on.
     pub(crate) member: usize,
     pub(crate) sort: Sort,
 }
@@ -76,6 +79,10 @@ pub(crate) struct Bounds {
     pub(crate) own: [Floor; 2],
     /// Of those by others.
     pub(crate) others: [Floor; 2],
+    /// Of invalidations by other stores alone, without recorded changes.
+    pub(crate) other_stores: Floor,
+    /// Of changes that are recorded, and that a follower will apply. They bind no read.
+    pub(crate) committed: Floor,
 }
 
 /// Where a store writes its floors of a subject.
@@ -85,7 +92,7 @@ type Slot = (Subject, Sort, usize);
 #[derive(Debug)]
 pub(crate) struct Floors {
     file: File,
-    members: usize,
+    workers: usize,
     /// What this process has written: for each slot, its count and its newest version. Held to write.
     written: Mutex<HashMap<Slot, (usize, u64)>>,
     /// By store of this process, subject and sort: invalidations that failed and are kept.
@@ -126,7 +133,7 @@ impl Bounds {
 impl Floors {
     /// Makes the file.
     pub(crate) fn create(path: &Path, workers: usize) -> io::Result<()> {
-        let members = 3 * workers;
+        let members = MEMBERS * workers;
         let bytes = Subject::count() * 2 * members * (HEAD + RING * HEAD);
         File::create(path)?.set_len(bytes as u64)
     }
@@ -135,14 +142,14 @@ impl Floors {
         let file = File::options().read(true).write(true).open(path)?;
         let pending =
             [(); 2].map(|()| (0..2 * Subject::count()).map(|_| AtomicU64::new(0)).collect());
-        Ok(Self { file, members: 3 * workers, written: Mutex::default(), pending })
+        Ok(Self { file, workers, written: Mutex::default(), pending })
     }
 
     /// The floors that a read through a store must keep if it begins now. `member % 2` is the store within
     /// this process.
     pub(crate) fn bounds(&self, subject: Subject, member: usize) -> Bounds {
         let mut bytes = [0; LARGEST];
-        let record = &mut bytes[..2 * self.members * HEAD];
+        let record = &mut bytes[..2 * self.members() * HEAD];
         loop {
             self.file
                 .read_exact_at(record, self.record(subject) as u64)
@@ -155,9 +162,16 @@ impl Floors {
                     torn = true;
                     break;
                 };
-                let (sort, by) = (slot / self.members, slot % self.members);
-                let side = if by == member { &mut bounds.own } else { &mut bounds.others };
-                side[sort] = side[sort].max(floor);
+                let (sort, by) = (slot / self.members(), slot % self.members());
+                let bound = match by {
+                    _ if by == member => &mut bounds.own[sort],
+                    _ if by < self.binding() => &mut bounds.others[sort],
+                    _ => &mut bounds.committed,
+                };
+                *bound = floor.max(*bound);
+                if by != member && by < self.recorded() && sort == Sort::Hard as usize {
+                    bounds.other_stores = floor.max(bounds.other_stores);
+                }
             }
             if !torn {
                 for sort in [0, 1] {
@@ -185,7 +199,7 @@ impl Floors {
         let ring = self.ring(subject, sort, member) + *count % RING * HEAD;
         (*count, *newest) = (*count + 1, version);
         self.file.write_all_at(&entry, ring as u64).expect("the file of floors");
-        let head = self.record(subject) + (sort as usize * self.members + member) * HEAD;
+        let head = self.record(subject) + (sort as usize * self.members() + member) * HEAD;
         self.file.write_all_at(&entry, head as u64).expect("the file of floors");
     }
 
@@ -202,10 +216,35 @@ impl Floors {
         version: u64,
         before: u64,
     ) -> (Vec<Return>, bool) {
+        self.returns(subject, version, before, 0..self.binding())
+    }
+
+    /// All invalidations through a store, or all recorded changes that were committed before a moment, that a version
+    /// is older than.
+    pub(crate) fn timed(
+        &self,
+        subject: Subject,
+        version: u64,
+        before: u64,
+        is_recorded: bool,
+    ) -> Vec<Return> {
+        let members = if is_recorded { self.binding()..self.members() } else { 0..self.recorded() };
+        let mut returns = self.returns(subject, version, before, members).0;
+        returns.retain(|it| it.sort == Sort::Hard);
+        returns
+    }
+
+    fn returns(
+        &self,
+        subject: Subject,
+        version: u64,
+        before: u64,
+        members: Range<usize>,
+    ) -> (Vec<Return>, bool) {
         let mut returns = Vec::new();
         let mut is_cut = false;
         for sort in [Sort::Hard, Sort::Soft] {
-            for member in 0..self.members {
+            for member in members.clone() {
                 let all = self.history(subject, sort, member);
                 is_cut |= all.len() == RING && all[0].version > version;
                 let newer = all.into_iter().filter(|it| it.version > version && it.at <= before);
@@ -256,13 +295,27 @@ impl Floors {
         &self.pending[member % 2][2 * subject.0 + sort]
     }
 
+    fn members(&self) -> usize {
+        MEMBERS * self.workers
+    }
+
+    /// The first member for recorded changes that are applied.
+    fn recorded(&self) -> usize {
+        2 * self.workers
+    }
+
+    /// How many members' floors bind reads. The others have committed what is not applied yet.
+    fn binding(&self) -> usize {
+        3 * self.workers
+    }
+
     fn record(&self, subject: Subject) -> usize {
-        subject.0 * 2 * self.members * HEAD
+        subject.0 * 2 * self.members() * HEAD
     }
 
     fn ring(&self, subject: Subject, sort: Sort, member: usize) -> usize {
-        let slot = (2 * subject.0 + sort as usize) * self.members + member;
-        Subject::count() * 2 * self.members * HEAD + slot * RING * HEAD
+        let slot = (2 * subject.0 + sort as usize) * self.members() + member;
+        Subject::count() * 2 * self.members() * HEAD + slot * RING * HEAD
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::clock::Stalls;
+use crate::late::Late;
 use crate::locked::locked;
 use crate::messages::{Ask, Order, Report, Suspect};
 use crate::source::Rows;
@@ -51,6 +52,7 @@ struct State {
     workers: HashMap<u32, mpsc::UnboundedSender<Order>>,
     rows: Rows,
     tally: Tally,
+    late: Late,
     suspects: Vec<Suspect>,
     ended: usize,
     bursts: Vec<BurstReport>,
@@ -124,6 +126,11 @@ impl Hub {
         (tally, state.suspects.len())
     }
 
+    /// The last old answer after each invalidation.
+    pub(crate) fn take_late(&self) -> Late {
+        std::mem::take(&mut locked(&self.state).late)
+    }
+
     /// What is suspected, each with the history of its row.
     pub(crate) fn suspects(&self) -> Vec<(Suspect, Vec<crate::source::Happened>)> {
         let mut state = locked(&self.state);
@@ -151,6 +158,7 @@ impl Hub {
                 }
                 Report::Ask { id, ask } => self.answer(number, id, ask, &orders),
                 Report::Tally(tally) => locked(&self.state).tally.add(&tally),
+                Report::Late(noted) => locked(&self.state).late.add(noted),
                 Report::Suspect(suspect) => self.suspect(*suspect),
                 Report::Burst { round, errors, bypassed, stalled } => {
                     let worker = number;

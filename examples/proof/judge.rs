@@ -33,6 +33,7 @@ pub(crate) struct Judged {
 /// Judges a turn that is over, by what the hub has suspected and which faults there were.
 pub(crate) fn judge(servers: &'static str, seed: u64, hub: &Hub, log: &FaultLog) -> Judged {
     let (mut tally, _) = hub.so_far();
+    hub.take_late().measure(|from, to| log.is_calm(from, to), &mut tally);
     let mut violations = Vec::new();
     for (read, history) in hub.suspects() {
         if read.broken.is_empty() && read.is_undecided {

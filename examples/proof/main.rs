@@ -31,6 +31,8 @@
 //! | bounded waits | by the clock, less the time in which the process did not run |
 //! | one load | bursts on new keys, whose loads the source counts ([`bursts`]) |
 //!
+//! The report also has how long after each invalidation the last old answer was given ([`late`]).
+//!
 //! All processes read one monotonic clock, and no check depends on how long anything takes, except those of
 //! times.
 //!
@@ -48,6 +50,7 @@ mod floors;
 mod hub;
 mod judge;
 mod kinds;
+mod late;
 mod locked;
 mod messages;
 mod process;

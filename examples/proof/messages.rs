@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::floors::Return;
+use crate::late::Invalidation;
 use crate::row::Versions;
 use crate::tally::Tally;
 
@@ -36,6 +37,8 @@ pub(crate) enum Report {
     Ask { id: u64, ask: Ask },
     /// What it has done since it last said so.
     Tally(Box<Tally>),
+    /// Invalidations that its reads have looked for since then, and how long after each the last old answer was.
+    Late(Vec<(Invalidation, u64)>),
     /// A read that may have broken a promise.
     Suspect(Box<Suspect>),
     /// Its callers of a burst are answered.

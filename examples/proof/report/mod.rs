@@ -73,6 +73,7 @@ fn html(state: &State) -> String {
     let sections = [
         ("Promises", PROMISES_TEXT, tables::promises(&rows)),
         ("Reads by how they were answered", TIERS_TEXT, tables::tiers(state)),
+        ("When the last old answer was given", LATE_TEXT, tables::late(state)),
         ("How outdated answers were", STALENESS_TEXT, plots::staleness(state)),
         ("Loads for a key that all miss together", LOADS_TEXT, plots::loads(state)),
         ("How long after the end of a load its waiters were answered", LAG_TEXT, plots::lag(state)),
@@ -110,6 +111,9 @@ const PROMISES_TEXT: &str = "n counts the reads that a promise bound: those of r
     before. If none of n is a violation, the share of violations is at most 3/n, with 95 % confidence.";
 const TIERS_TEXT: &str = "\"Bound\" are reads of rows that had been invalidated before they began, \"just then\" \
     those that began within 10 ms after the invalidation had returned.";
+const LATE_TEXT: &str = "From the return of an invalidation, or from the commit of a change that PostgreSQL records, to \
+    the beginning of the last read, in any process, that got an older answer. An invalidation counts where its row was \
+    read within 10 ms, or answered by an older value later. Expiries, which allow stale answers, are not among them.";
 const STALENESS_TEXT: &str = "For answers that were outdated when their read began: the time since the first \
     invalidation or expiry of them had returned. Near copies may be served for 1.25 s after an invalidation by \
     another process, stale answers until their window of 2 or 5 s ends. All other reads may not be outdated at all.";

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{Row, escaped};
+use crate::late::{MEASURED, PLACES, measured};
 use crate::state::State;
 use crate::tally::{Hist, TIERS};
 
@@ -44,8 +45,25 @@ pub(super) fn tiers(state: &State) -> String {
     table(&["answered by", "reads", "bound", "just then"], rows)
 }
 
+/// The last old answer after each invalidation.
+pub(super) fn late(state: &State) -> String {
+    let kinds = [true, false].into_iter().flat_map(|is_calm| PLACES.map(|place| (place, is_calm)));
+    let rows = kinds.filter_map(|(place, is_calm)| {
+        let name = measured(place, is_calm);
+        let times = state.tally.times.get(&name)?;
+        let name = name.trim_start_matches(MEASURED).to_owned();
+        let at = [times.at(0.5), times.at(0.9), times.at(0.99), times.at(0.999), times.max()];
+        let counts = [times.len(), times.len() - times.up_to(0)].map(grouped);
+        Some([vec![name], counts.to_vec(), at.map(time).to_vec()].concat())
+    });
+    let heads =
+        ["", "invalidations", "an old answer after", "p50", "p90", "p99", "p99.9", "longest"];
+    table(&heads, rows)
+}
+
 pub(super) fn times(state: &State) -> String {
-    let rows = state.tally.times.iter().filter(|(name, _)| !name.starts_with("loads"));
+    let rows = state.tally.times.iter();
+    let rows = rows.filter(|(name, _)| !name.starts_with("loads") && !name.starts_with(MEASURED));
     let rows = rows.map(|(name, times)| [vec![escaped(name)], quantiles(times)].concat());
     table(&["", "n", "p50", "p99", "p99.9", "longest"], rows)
 }

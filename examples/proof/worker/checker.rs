@@ -11,6 +11,7 @@ use super::source::{Source, SourceDown};
 use crate::clock::{Stalls, now};
 use crate::floors::{Bounds, Floors, Return, Sort, Subject};
 use crate::kinds::{LONGEST, RowKey};
+use crate::late::{Invalidation, Late, Place};
 use crate::locked::locked;
 use crate::messages::{Promise, Report, Setup, Suspect};
 use crate::row::{Row, Versions};
@@ -35,6 +36,7 @@ pub(super) struct Checker {
     workers: usize,
     source: Source,
     tally: Mutex<Tally>,
+    late: Mutex<Late>,
     is_faulty: AtomicBool,
     stalls: Arc<Stalls>,
     /// What was reported, so that it is not reported for each read.
@@ -73,6 +75,7 @@ impl Checker {
             workers: setup.workers,
             source,
             tally: Mutex::default(),
+            late: Mutex::default(),
             is_faulty: AtomicBool::new(setup.is_faulty),
             stalls: Stalls::watch(),
             known: Mutex::default(),
@@ -93,6 +96,11 @@ impl Checker {
         2 * self.workers + self.worker
     }
 
+    /// Behind these, what it has committed there, applied or not.
+    pub(super) fn committed_member(&self) -> usize {
+        3 * self.workers + self.worker
+    }
+
     pub(super) fn set_faulty(&self, is_faulty: bool) {
         self.is_faulty.store(is_faulty, Ordering::Relaxed);
     }
@@ -103,6 +111,10 @@ impl Checker {
 
     pub(super) fn take_tally(&self) -> Tally {
         std::mem::take(&mut *locked(&self.tally))
+    }
+
+    pub(super) fn take_late(&self) -> Vec<(Invalidation, u64)> {
+        locked(&self.late).take()
     }
 
     pub(super) fn flush(&self, counts: &mut Counts) {
@@ -149,12 +161,40 @@ impl Checker {
         reads.just_then += u64::from(newest.at + JUST_THEN > began.at);
         let parts = [(began.row, row.versions.row), (began.group, row.versions.group)];
         for ((subject, bounds), got) in parts.into_iter().filter_map(|(it, got)| Some((it?, got))) {
+            self.look_for_old(began, (subject, bounds, got));
             if bounds.newest(Sort::Soft).version > got {
                 self.check_older(began, tier, (subject, bounds, got), row, answered);
             }
         }
         if let Some(CacheStatus::Collapsed { .. }) = answered.status {
             self.measure_lag(began, tier, row);
+        }
+    }
+
+    /// Notes the invalidations that this read looks for: each that has returned just then, and each that the answer
+    /// is older than.
+    fn look_for_old(&self, began: &Began, (subject, bounds, got): (Subject, Bounds, u64)) {
+        let places = if began.store == NEAR {
+            [Place::OwnNear, Place::OtherNear, Place::NearByFollower]
+        } else {
+            [Place::Redis, Place::Redis, Place::RedisByFollower]
+        };
+        let note = |version, at, place, micros| {
+            locked(&self.late).note(Invalidation { subject, version, at, place }, micros);
+        };
+        let newest = [bounds.own[0], bounds.other_stores, bounds.committed];
+        for (Floor { version, at }, place) in newest.into_iter().zip(places) {
+            if at + JUST_THEN > began.at {
+                note(version, at, place, 0);
+            }
+        }
+        let member = self.member(began.store);
+        let is_older = [bounds.newest(Sort::Hard), bounds.committed].map(|it| it.version > got);
+        for is_recorded in [false, true].into_iter().filter(|it| is_older[usize::from(*it)]) {
+            for it in self.floors.timed(subject, got, began.at, is_recorded) {
+                let place = if is_recorded { 2 } else { usize::from(it.member != member) };
+                note(it.version, it.at, places[place], (began.at - it.at).max(1));
+            }
         }
     }
 

@@ -57,6 +57,8 @@ impl World {
         let Ok(id) = self.write_row(database, &what).await else {
             return self.checker.count("recorded, failed");
         };
+        let committed = self.checker.committed_member();
+        self.checker.floors().publish(subject, Sort::Hard, committed, version);
         let applied = "SELECT applied_at IS NOT NULL FROM bellwether_changes WHERE id = $1";
         while !self.is_ending() {
             let row = sqlx::query_scalar(applied).bind(id).fetch_optional(&database.pool).await;

@@ -156,6 +156,7 @@ impl World {
 
     fn send_tally(&self) {
         self.source.report(Report::Tally(Box::new(self.checker.take_tally())));
+        self.source.report(Report::Late(self.checker.take_late()));
     }
 
     /// Callers that miss one key together, here and in the other workers.
