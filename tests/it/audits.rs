@@ -139,42 +139,55 @@ async fn a_writer_that_forgets_one_of_1000_invalidations_is_found() {
     assert_eq!(shop.read(700).await, 2, "the audit has replaced it");
 }
 
-/// Each writer changes the source, is held up for up to nine seconds, and invalidates.
 #[tokio::test(start_paused = true)]
 async fn writers_that_invalidate_are_never_found_however_many_there_are() {
     for shadow in [false, true] {
-        let memory = MemoryStore::new(2000);
-        let shop = Shop::new(memory, |it| it.audit(1.0).shadow(shadow));
-        let writers = (0..200_u64).map(|writer| {
-            let shop = shop.clone();
-            tokio::spawn(async move {
-                for round in 0..50 {
-                    let item = (writer * 31 + round * 17) % 20;
-                    shop.write(item);
-                    sleep(Duration::from_millis((writer * 7919 + round * 104_729) % 9000)).await;
-                    shop.cache.invalidate(item).await.unwrap();
-                }
-            })
-        });
-        let writers: Vec<_> = writers.collect();
-        let reader = shop.clone();
-        let reader = tokio::spawn(async move {
-            loop {
-                for item in 0..20 {
-                    reader.read(item).await;
-                }
-                sleep(Duration::from_millis(50)).await;
-            }
-        });
-        for writer in writers {
-            writer.await.unwrap();
-        }
-        sleep(SECOND * 20).await;
-        reader.abort();
-        let audits = shop.audits();
+        let audits = audit_correct_writers(50, Duration::from_millis(50), shadow).await;
         assert_eq!((audits.stale_served, audits.would_be_wrong), (0, 0), "{audits:?}");
         assert!(audits.undecided > 100, "{audits:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+#[ignore = "takes minutes"]
+async fn a_million_correct_writes_give_no_finding() {
+    let begun = std::time::Instant::now();
+    let audits = audit_correct_writers(5_000, Duration::from_millis(250), false).await;
+    println!("1,000,000 writes in {:.0?}: {audits:?}", begun.elapsed());
+    assert_eq!(audits.stale_served, 0, "{audits:?}");
+    assert!(audits.undecided > 10_000, "{audits:?}");
+}
+
+/// Each of 200 writers changes the source, is held up for up to nine seconds, and invalidates, for some rounds.
+async fn audit_correct_writers(rounds: u64, read_every: Duration, shadow: bool) -> AuditStats {
+    let shop = Shop::new(MemoryStore::new(2000), |it| it.audit(1.0).shadow(shadow));
+    let writers = (0..200_u64).map(|writer| {
+        let shop = shop.clone();
+        tokio::spawn(async move {
+            for round in 0..rounds {
+                let item = (writer * 31 + round * 17) % 20;
+                shop.write(item);
+                sleep(Duration::from_millis((writer * 7919 + round * 104_729) % 9000)).await;
+                shop.cache.invalidate(item).await.unwrap();
+            }
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let reader = shop.clone();
+    let reader = tokio::spawn(async move {
+        loop {
+            for item in 0..20 {
+                reader.read(item).await;
+            }
+            sleep(read_every).await;
+        }
+    });
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    sleep(SECOND * 20).await;
+    reader.abort();
+    shop.audits()
 }
 
 #[tokio::test(start_paused = true)]
