@@ -1,10 +1,12 @@
-//! What it costs a hit to be observed: while a recorder is given the statistics, and with a tracing
-//! subscriber at level info. The baseline is the same hit without either.
+//! What it costs a hit to be observed: while a recorder is given the statistics, with a tracing subscriber at level
+//! info, and with one of 1,000 hits audited. The baseline is the same hit without these.
 //!
 //! A hit counts in its own thread, and has no span, no event and no time. So a recorder and a
-//! subscriber should cost it nothing but the lines of the processor's cache that they read.
+//! subscriber should cost it nothing but the lines of the processor's cache that they read. An audit loads in the
+//! background, on the same thread here.
 
 use std::convert::Infallible;
+use std::fmt::Debug;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +23,7 @@ use bellwether_testkit::servers::RedisServer;
 use bellwether_testkit::spans::Spans;
 use metrics_facade::with_local_recorder;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::yield_now;
 use tower::{Layer, Service, service_fn};
 use tracing::Level;
 use tracing::subscriber::with_default;
@@ -40,12 +43,17 @@ pub(crate) fn run(effort: Effort) {
     hit("near", store, &loading, effort);
 }
 
-fn hit(case: &str, store: impl Store, loading: &Runtime, effort: Effort) {
-    let layer = ReadThroughLayer::builder(store, |sku: &u64| Key::of("item").with(*sku))
-        .ttl(2 * AN_HOUR)
-        .build()
-        .unwrap();
-    let service = layer.layer(service_fn(async |sku: u64| Ok::<_, Infallible>(sku)));
+fn hit(case: &str, store: impl Store + Clone, loading: &Runtime, effort: Effort) {
+    let layer = |rate| {
+        ReadThroughLayer::builder(store.clone(), |sku: &u64| Key::of("item").with(*sku))
+            .ttl(2 * AN_HOUR)
+            .audit(rate)
+            .build()
+            .unwrap()
+    };
+    let (layer, audited) = (layer(0.0), layer(0.001));
+    let loaded = service_fn(async |sku: u64| Ok::<_, Infallible>(sku));
+    let (service, audited) = (layer.layer(loaded), audited.layer(loaded));
     for _ in 0..2 {
         loading.block_on(service.clone().call(SKU)).expect("an answer");
     }
@@ -53,15 +61,8 @@ fn hit(case: &str, store: impl Store, loading: &Runtime, effort: Effort) {
         let handle = layer.handle();
         move || handle.stats()
     });
-    let alone = Builder::new_current_thread().build().expect("a runtime");
-    let hits = |times: usize| {
-        let mut service = service.clone();
-        alone.block_on(async {
-            for _ in 0..times {
-                black_box(service.call(black_box(SKU)).await.expect("a hit"));
-            }
-        });
-    };
+    let alone = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let hits = |times| make_hits(&alone, &service, times);
     let mut race = Race::new("observed", format!("a hit {case}"));
     let plain = race.enter("without", 1, |times| timed(|| hits(times)));
     let scraped = race.enter("while a recorder is given the statistics", 1, |times| {
@@ -70,10 +71,29 @@ fn hit(case: &str, store: impl Store, loading: &Runtime, effort: Effort) {
     let traced = race.enter("with a subscriber at level info", 1, |times| {
         with_default(Spans::up_to(Level::INFO), || timed(|| hits(times)))
     });
+    let audits = race.enter("with one of 1,000 audited", 1, |times| {
+        timed(|| make_hits(&alone, &audited, times))
+    });
     let outcome = race.run(effort);
-    outcome.print(&[plain, scraped, traced]);
+    outcome.print(&[plain, scraped, traced, audits]);
     outcome.print_times(scraped, plain, Wanted::AtMost(1.15));
     outcome.print_times(traced, plain, Wanted::AtMost(1.05));
+    outcome.print_times(audits, plain, Wanted::AtMost(1.05));
+}
+
+fn make_hits<S>(runtime: &Runtime, service: &S, times: usize)
+where
+    S: Service<u64, Error: Debug> + Clone,
+{
+    let mut service = service.clone();
+    runtime.block_on(async {
+        for hit in 1..=times {
+            black_box(service.call(black_box(SKU)).await.expect("a hit"));
+            if hit % BEFORE_A_YIELD == 0 {
+                yield_now().await;
+            }
+        }
+    });
 }
 
 /// A thread that publishes statistics a thousand times a second, while it is wanted.
@@ -118,4 +138,6 @@ impl Drop for Scraper {
 }
 
 const SKU: u64 = 42;
+/// After so many hits, the audits that they have begun run.
+const BEFORE_A_YIELD: usize = 500;
 const AN_HOUR: Duration = Duration::from_secs(3600);
