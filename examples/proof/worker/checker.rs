@@ -9,7 +9,7 @@ use bellwether::{CacheStatus, Error, LoadLocation};
 
 use super::source::{Source, SourceDown};
 use crate::clock::{Stalls, now};
-use crate::floors::{Bounds, Floors, Return, Sort, Subject};
+use crate::floors::{Bounds, Floor, Floors, Return, Sort, Subject};
 use crate::kinds::{LONGEST, RowKey};
 use crate::late::{Invalidation, Late, Place};
 use crate::locked::locked;
