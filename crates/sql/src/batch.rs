@@ -11,20 +11,6 @@ use super::parts::{key_of, tag_of};
 use super::stores::{FollowedStores, Wanted};
 use super::table::ChangeRow;
 
-/// The kinds of keys that each name stands for.
-#[derive(Debug, Default)]
-pub(crate) struct Kinds(BTreeMap<String, Vec<String>>);
-
-impl Kinds {
-    pub(crate) fn new(pairs: Vec<(String, String)>) -> Self {
-        let mut kinds = Self::default();
-        for (name, kind) in pairs {
-            kinds.0.entry(name).or_default().push(kind);
-        }
-        kinds
-    }
-}
-
 /// What rows ask of the stores: each change once.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeBatch {
@@ -36,15 +22,13 @@ pub(crate) struct ChangeBatch {
 }
 
 impl ChangeBatch {
-    pub(crate) fn new(rows: &[ChangeRow], kinds: &Kinds, stores: &FollowedStores) -> Self {
+    pub(crate) fn new(rows: &[ChangeRow], stores: &FollowedStores) -> Self {
         let mut batch = Self::default();
         for (at, row) in rows.iter().enumerate() {
-            match batch.targets(row, kinds) {
+            match batch.targets(row) {
                 Ok(targets) => {
                     let change = change_of(row);
-                    for place in
-                        stores.places().filter(|place| !reached(row).any(|has| has == *place))
-                    {
+                    for place in stores.places().filter(|place| !row.has_reached(*place)) {
                         for target in &targets {
                             let wanted = (place, target.clone(), change);
                             batch.wanted.entry(wanted).or_default().push(at);
@@ -57,15 +41,16 @@ impl ChangeBatch {
         batch
     }
 
-    fn targets(&mut self, row: &ChangeRow, kinds: &Kinds) -> Result<Vec<WithdrawalTarget>, String> {
+    fn targets(&mut self, row: &ChangeRow) -> Result<Vec<WithdrawalTarget>, String> {
         let parts: Value = serde_json::from_str(&row.parts).map_err(|error| error.to_string())?;
         match row.target.as_str() {
+            "key" if row.kinds.is_empty() => {
+                self.unknown.insert(row.name.clone());
+                Err(format!("no follower has a cache `{}`", row.name))
+            }
             "key" => {
-                let Some(kinds) = kinds.0.get(&row.name) else {
-                    self.unknown.insert(row.name.clone());
-                    return Err(format!("no follower has a cache `{}`", row.name));
-                };
-                kinds.iter().map(|kind| key_of(kind, &parts).map(WithdrawalTarget::Key)).collect()
+                let keys = row.kinds.iter().map(|kind| key_of(kind, &parts));
+                keys.map(|key| key.map(WithdrawalTarget::Key)).collect()
             }
             "tag" => Ok(vec![WithdrawalTarget::Tag(tag_of(&row.name, &parts)?)]),
             "all" => Ok(vec![WithdrawalTarget::Tag(Tag::everything())]),
@@ -79,9 +64,4 @@ fn change_of(row: &ChangeRow) -> Withdrawal {
         None => Withdrawal::Invalidate,
         Some(over) => Withdrawal::Expire { over: Duration::from_millis(over) },
     }
-}
-
-/// The stores that have a row, by their places.
-pub(crate) fn reached(row: &ChangeRow) -> impl Iterator<Item = i32> {
-    row.reached.split(',').filter_map(|place| place.parse().ok())
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use bellwether::store::Withdrawal;
+use bellwether::stats::StatsSource;
+use bellwether::store::{Withdrawal, WithdrawalTarget};
 use bellwether::{Cache, KeyOf, Tag};
 use sqlx::Pool;
 
 use super::dialect::ChangesDatabase;
-use super::table::{ChangeTable, NewRow};
+use super::table::{ChangeTable, new_row};
 use super::transaction::ChangeTransaction;
 
 /// Records changes in the transaction that makes them: a crash can part neither from the other.
@@ -82,7 +83,8 @@ impl<D: ChangesDatabase> ChangeLog<D> {
         cache: &Cache<K, V, C>,
         key: impl KeyOf<K>,
     ) -> Result<(), sqlx::Error> {
-        self.write(connection, NewRow::of(cache, &cache.key(key), Withdrawal::Invalidate)).await
+        let key = WithdrawalTarget::Key(cache.key(key));
+        self.write(connection, cache.name(), key, Withdrawal::Invalidate).await
     }
 
     /// As [`invalidate`](Self::invalidate), to make a value [stale](Cache::expire).
@@ -98,7 +100,8 @@ impl<D: ChangesDatabase> ChangeLog<D> {
         cache: &Cache<K, V, C>,
         key: impl KeyOf<K>,
     ) -> Result<(), sqlx::Error> {
-        self.write(connection, NewRow::of(cache, &cache.key(key), Withdrawal::EXPIRE)).await
+        let key = WithdrawalTarget::Key(cache.key(key));
+        self.write(connection, cache.name(), key, Withdrawal::EXPIRE).await
     }
 
     /// As [`invalidate`](Self::invalidate), for all entries with a tag.
@@ -113,7 +116,8 @@ impl<D: ChangesDatabase> ChangeLog<D> {
         connection: &mut D::Connection,
         tag: &Tag,
     ) -> Result<(), sqlx::Error> {
-        self.write(connection, NewRow::of_tag(tag, Withdrawal::Invalidate)).await
+        let target = WithdrawalTarget::Tag(tag.clone());
+        self.write(connection, tag.kind(), target, Withdrawal::Invalidate).await
     }
 
     /// As [`invalidate_tag`](Self::invalidate_tag), to make the entries stale
@@ -130,10 +134,17 @@ impl<D: ChangesDatabase> ChangeLog<D> {
         tag: &Tag,
         spread: Duration,
     ) -> Result<(), sqlx::Error> {
-        self.write(connection, NewRow::of_tag(tag, Withdrawal::Expire { over: spread })).await
+        let target = WithdrawalTarget::Tag(tag.clone());
+        self.write(connection, tag.kind(), target, Withdrawal::Expire { over: spread }).await
     }
 
-    async fn write(&self, connection: &mut D::Connection, row: NewRow) -> Result<(), sqlx::Error> {
-        self.table.insert(connection, &[row], false).await.map(drop)
+    async fn write(
+        &self,
+        connection: &mut D::Connection,
+        name: &str,
+        target: WithdrawalTarget,
+        change: Withdrawal,
+    ) -> Result<(), sqlx::Error> {
+        self.table.insert(connection, &[new_row(name, &target, change)], false).await.map(drop)
     }
 }

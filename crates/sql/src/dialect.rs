@@ -5,11 +5,8 @@
     allow(unused_imports, unused_macros)
 )]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use sqlx::{Database, Error, Pool};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 /// A database that keeps the table of changes: `sqlx::Postgres` with the feature `postgres`, `sqlx::MySql` with the
 /// feature `mysql`.
@@ -27,8 +24,11 @@ pub trait Dialect: Database {
     /// The name of the schema, by which metrics know the table.
     fn schema(pool: &Pool<Self>) -> String;
 
-    /// Hears of new rows, if the database tells.
-    fn listen(pool: &Pool<Self>, heard: Heard) -> impl Future<Output = ()> + Send + 'static;
+    /// Hears of new rows, if the database tells: sends whether it does, and with each row that it does.
+    fn listen(
+        pool: &Pool<Self>,
+        heard: watch::Sender<bool>,
+    ) -> impl Future<Output = ()> + Send + 'static;
 
     /// Runs a statement, and returns how many rows it has changed. Without values, it may be several.
     fn execute(
@@ -52,37 +52,6 @@ pub enum BoundValue<'a> {
     Text(&'a str),
 }
 
-/// Whether the database tells of rows, and that it has told.
-#[derive(Clone, Debug, Default)]
-pub struct Heard(Arc<HeardState>);
-
-#[derive(Debug, Default)]
-struct HeardState {
-    message: Notify,
-    is_listening: AtomicBool,
-}
-
-impl Heard {
-    #[cfg(feature = "postgres")]
-    pub(crate) fn listens(&self, listens: bool) {
-        self.0.is_listening.store(listens, Ordering::Relaxed);
-    }
-
-    #[cfg(feature = "postgres")]
-    pub(crate) fn message(&self) {
-        self.0.message.notify_one();
-    }
-
-    /// Waits for a message that came since the last call.
-    pub(crate) async fn woken(&self) {
-        self.0.message.notified().await;
-    }
-
-    pub(crate) fn is_listening(&self) -> bool {
-        self.0.is_listening.load(Ordering::Relaxed)
-    }
-}
-
 /// The texts of the statements: each is described in its file.
 #[derive(Clone, Copy, Debug)]
 pub struct Statements {
@@ -92,15 +61,12 @@ pub struct Statements {
     pub inserted: Option<&'static str>,
     pub take: &'static str,
     pub applied: &'static str,
-    pub applied_if_free: &'static str,
-    pub reached: &'static str,
-    pub failed: &'static str,
-    pub kinds: &'static str,
+    pub note: &'static str,
     pub register: &'static str,
     pub forget: &'static str,
     pub retry: &'static str,
     pub backlog: &'static str,
-    pub time: &'static str,
+    pub times: &'static str,
     pub applied_after: &'static str,
     pub delete_applied: &'static str,
     pub delete_failed: &'static str,
@@ -116,9 +82,8 @@ macro_rules! statements {
     };
     ($folder:literal, inserted: $inserted:expr) => {
         statements!(
-            $folder, inserted: $inserted, schema, insert, take, applied, applied_if_free, reached,
-            failed, kinds, register, forget, retry, backlog, time, applied_after, delete_applied,
-            delete_failed
+            $folder, inserted: $inserted, schema, insert, take, applied, note, register,
+            forget, retry, backlog, times, applied_after, delete_applied, delete_failed
         )
     };
 }

@@ -8,15 +8,12 @@ use bellwether::stats::StatsSource;
 use bellwether_redis::RedisStore;
 use sqlx::Pool;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tracing::Instrument;
 
 use super::dialect::ChangesDatabase;
 use super::follower_task::FollowerTask;
-use super::settings::FollowerSettings;
 use super::stats::{FollowerCounters, FollowerStats};
-use super::stores::FollowedStores;
-use super::table::{ChangeTable, RETAIN};
 
 /// Applies recorded changes to the store of a cache, and so ends what is older in all processes.
 ///
@@ -40,20 +37,13 @@ use super::table::{ChangeTable, RETAIN};
 /// Each row is applied at least once, and rows in any order: to invalidate twice does no harm.
 #[derive(Debug)]
 #[must_use = "it does nothing until it is started"]
-pub struct Follower<D: ChangesDatabase>(FollowerSettings<D>);
+pub struct Follower<D: ChangesDatabase>(FollowerTask<D>);
 
 impl<D: ChangesDatabase> Follower<D> {
     /// Reads the table of the database of a pool, and applies its rows to a store. It takes a connection of the pool
     /// while it works, and one beside the pool to [listen](Self::listen).
     pub fn new(pool: Pool<D>, store: RedisStore) -> Self {
-        Self(FollowerSettings {
-            table: ChangeTable::new(pool),
-            stores: FollowedStores(vec![store]),
-            kinds: Vec::new(),
-            poll: None,
-            listens: true,
-            retain: RETAIN,
-        })
+        Self(FollowerTask::new(pool, store))
     }
 
     /// Applies the rows that have the name of this cache. Rows of a name that no follower of this table has get a
@@ -87,23 +77,26 @@ impl<D: ChangesDatabase> Follower<D> {
     /// Sets how often it reads the table if no message wakes it.
     ///
     /// Default: 1 s while it listens, since messages wake it, and 100 ms else, as in MySQL.
-    pub fn poll(self, every: Duration) -> Self {
-        Self(FollowerSettings { poll: Some(every), ..self.0 })
+    pub fn poll(mut self, every: Duration) -> Self {
+        self.0.poll = Some(every);
+        self
     }
 
     /// Sets whether messages wake it (`LISTEN`), by a connection of its own. MySQL has none.
     ///
     /// Default: yes. Not for a pooler that gives each transaction another connection, such as PgBouncer.
-    pub fn listen(self, listens: bool) -> Self {
-        Self(FollowerSettings { listens, ..self.0 })
+    pub fn listen(mut self, listens: bool) -> Self {
+        self.0.listens = listens;
+        self
     }
 
     /// Sets how long rows stay after they were applied. They are applied again if a store has connected again, since
     /// a failover may have lost them, and when a follower starts. With zero, they are not.
     ///
     /// Default: 60 s, twice as long as most failovers take.
-    pub fn retain(self, retain: Duration) -> Self {
-        Self(FollowerSettings { retain, ..self.0 })
+    pub fn retain(mut self, retain: Duration) -> Self {
+        self.0.retain = retain;
+        self
     }
 
     /// Starts it, in a task. Until it returns, values may be stored whose changes are not yet applied: so start it
@@ -119,14 +112,12 @@ impl<D: ChangesDatabase> Follower<D> {
     /// # Cancel safety
     /// If it is dropped, it has not started.
     pub async fn start(self) -> Result<FollowerHandle, sqlx::Error> {
-        let Self(settings) = self;
-        settings.table.register(&settings.kinds).await?;
-        let counters = Arc::new(FollowerCounters::default());
-        let (stop, stopped) = watch::channel(());
-        let name = settings.table.schema.clone();
-        let task = FollowerTask::new(settings, Arc::clone(&counters)).run(stopped);
-        let task = AbortOnDrop(tokio::spawn(task.in_current_span()));
-        Ok(FollowerHandle { name, counters, stop, task })
+        let Self(task) = self;
+        task.table.register(&task.kinds).await?;
+        let (name, counters) = (task.table.schema.clone(), Arc::clone(&task.counters));
+        let ((stop, stopped), mut running) = (watch::channel(()), JoinSet::new());
+        running.spawn(task.run(stopped).in_current_span());
+        Ok(FollowerHandle { name, counters, stop, running })
     }
 }
 
@@ -137,7 +128,8 @@ pub struct FollowerHandle {
     counters: Arc<FollowerCounters>,
     /// Dropped to stop the task at its next pause.
     stop: watch::Sender<()>,
-    task: AbortOnDrop,
+    /// The task, which ends with this.
+    running: JoinSet<()>,
 }
 
 impl FollowerHandle {
@@ -151,22 +143,13 @@ impl FollowerHandle {
     /// # Cancel safety
     /// If it is dropped, the follower stops at once. What it had taken is pending again.
     pub async fn shutdown(self) {
-        let Self { stop, mut task, .. } = self;
+        let Self { stop, mut running, .. } = self;
         drop(stop);
         // It ends by itself, and its panic is in the log.
-        _ = (&mut task.0).await;
+        _ = running.join_next().await;
     }
 }
 
 bellwether::stats_source! { FollowerHandle => FollowerStats, |it| &it.name }
 
 bellwether::debug_fields! { FollowerHandle => |it| stats = it.stats() }
-
-/// A task that ends with its handle.
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}

@@ -1,32 +1,37 @@
 //! `FollowerTask`: what a follower does, round by round.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::StoreError;
 use bellwether::adapter::warn_throttled;
-use sqlx::Database;
+use bellwether_redis::RedisStore;
+use sqlx::{Database, Pool};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
-use super::batch::{ChangeBatch, Kinds, reached as has};
+use super::batch::ChangeBatch;
 use super::dialect::Dialect;
-use super::listener::Listener;
-use super::settings::FollowerSettings;
 use super::stats::FollowerCounters;
 use super::stores::{FollowedStores, Reached};
-use super::table::{BATCH, ChangeRow};
+use super::table::{BATCH, ChangeTable, RETAIN, RowNote};
 
 /// Takes rows, applies them, and notes that, until it is stopped.
 #[derive(Debug)]
 pub(crate) struct FollowerTask<D: Database> {
-    settings: FollowerSettings<D>,
-    counters: Arc<FollowerCounters>,
+    pub(crate) table: ChangeTable<D>,
+    pub(crate) stores: FollowedStores,
+    /// What rows call a cache, and the kind of its keys.
+    pub(crate) kinds: Vec<(String, String)>,
+    pub(crate) poll: Option<Duration>,
+    pub(crate) listens: bool,
+    pub(crate) retain: Duration,
+    pub(crate) counters: Arc<FollowerCounters>,
     /// How often each store, by its place, had connected before all retained rows were applied to it again.
-    connects: BTreeMap<i32, u64>,
+    connects: BTreeMap<usize, u64>,
     /// Names that were reported as unknown.
     unknown: BTreeSet<String>,
     deletes_at: Instant,
@@ -42,23 +47,6 @@ struct AppliedRows {
     has_succeeded: bool,
 }
 
-/// The stores that now have rows that others do not have yet, and those rows.
-fn partly_applied(
-    rows: &[ChangeRow],
-    failed: &BTreeMap<usize, BTreeSet<i32>>,
-    stores: &FollowedStores,
-) -> BTreeMap<Vec<i32>, Vec<i64>> {
-    let mut partly = BTreeMap::<_, Vec<_>>::new();
-    for (at, failed) in failed {
-        let row = &rows[*at];
-        let reached: Vec<_> = stores.places().filter(|place| !failed.contains(place)).collect();
-        if reached.len() > has(row).count() {
-            partly.entry(reached).or_default().push(row.id);
-        }
-    }
-    partly
-}
-
 /// What came of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
@@ -71,11 +59,16 @@ enum Round {
 }
 
 impl<D: Dialect> FollowerTask<D> {
-    pub(crate) fn new(settings: FollowerSettings<D>, counters: Arc<FollowerCounters>) -> Self {
+    pub(crate) fn new(pool: Pool<D>, store: RedisStore) -> Self {
         let now = Instant::now();
         Self {
-            settings,
-            counters,
+            table: ChangeTable::new(pool),
+            stores: FollowedStores(vec![store]),
+            kinds: Vec::new(),
+            poll: None,
+            listens: true,
+            retain: RETAIN,
+            counters: Arc::default(),
             connects: BTreeMap::new(),
             unknown: BTreeSet::new(),
             deletes_at: now,
@@ -85,50 +78,46 @@ impl<D: Dialect> FollowerTask<D> {
 
     /// Works until the sender of `stopped` is dropped.
     pub(crate) async fn run(mut self, mut stopped: watch::Receiver<()>) {
-        let listener = Listener::start(&self.settings.table.pool, self.settings.listens);
-        let (mut woken, mut pause) = (false, PAUSES.0);
-        let mut looks = LOOKS.0;
+        let (heard, mut hears) = watch::channel(false);
+        let mut listening = JoinSet::new();
+        if self.listens {
+            listening.spawn(D::listen(&self.table.pool, heard.clone()));
+        }
+        let (mut woken, mut pause, mut looks) = (false, PAUSES.0, LOOKS.0);
         while stopped.has_changed().is_ok() {
             let round = self.round(woken).await.unwrap_or_else(|error| {
                 self.counters.note(|stats| stats.database_errors += 1);
                 warn_throttled!(target: "bellwether::changes", error = %error, "the table of changes cannot be read");
                 Round::Failed
             });
-            // With rows that cannot be applied, a message says nothing new.
+            let poll = if *hears.borrow() { POLLS.1 } else { POLLS.0 };
             let wait = match round {
-                Round::Failed => {
-                    let longer = (pause * 2).min(PAUSES.1);
-                    mem::replace(&mut pause, longer)
-                }
-                Round::Idle | Round::Applied => {
-                    pause = PAUSES.0;
-                    self.settings.poll.unwrap_or_else(|| listener.poll())
-                }
-            };
-            // If other followers were faster, this one looks less often.
-            looks = match round {
-                Round::Idle => (looks * 2).min(LOOKS.1),
-                Round::Applied | Round::Failed => LOOKS.0,
+                Round::Failed => pause,
+                Round::Idle | Round::Applied => self.poll.unwrap_or(poll),
             };
             let wakes = async {
                 match round {
+                    // With rows that cannot be applied, a message says nothing new.
                     Round::Failed => std::future::pending().await,
+                    // If other followers were faster, this one looks less often.
                     Round::Idle => sleep(looks).await,
                     Round::Applied => {}
                 }
-                listener.woken().await;
+                hears.changed().await
             };
             woken = tokio::select! {
-                () = wakes => true,
+                _ = wakes => true,
                 () = sleep(wait) => false,
                 _ = stopped.changed() => break,
             };
+            pause = if round == Round::Failed { (pause * 2).min(PAUSES.1) } else { PAUSES.0 };
+            looks = if round == Round::Idle { (looks * 2).min(LOOKS.1) } else { LOOKS.0 };
         }
     }
 
     /// Applies all that is pending, and does what is due. If no message woke it, it first looks whether anything is.
     async fn round(&mut self, woken: bool) -> Result<Round, sqlx::Error> {
-        let table = &self.settings.table;
+        let table = &self.table;
         if !woken {
             let (pending, oldest) = table.backlog().await?;
             self.counters.note(|stats| {
@@ -136,12 +125,11 @@ impl<D: Dialect> FollowerTask<D> {
                 stats.oldest = Duration::try_from_secs_f64(oldest).unwrap_or_default();
             });
             if Instant::now() >= self.deletes_at {
-                table.delete_old(self.settings.retain).await?;
-                self.deletes_at =
-                    Instant::now() + (self.settings.retain / 4).clamp(DELETES.0, DELETES.1);
+                table.delete_old(self.retain).await?;
+                self.deletes_at = Instant::now() + (self.retain / 4).clamp(DELETES.0, DELETES.1);
             }
             if Instant::now() >= self.registers_at {
-                table.register(&self.settings.kinds).await?;
+                table.register(&self.kinds).await?;
                 self.registers_at = Instant::now() + REGISTERS_EVERY;
             }
             self.apply_again().await?;
@@ -177,31 +165,33 @@ impl<D: Dialect> FollowerTask<D> {
         above: i64,
         has_reached: bool,
     ) -> Result<Option<AppliedRows>, sqlx::Error> {
-        let FollowerSettings { table, stores, .. } = &self.settings;
+        let Self { table, stores, .. } = &*self;
         let mut transaction = table.begin().await?;
         let (rows, began) =
             (table.take(&mut transaction, above, has_reached).await?, Instant::now());
         let Some(last) = rows.last().map(|row| row.id) else { return Ok(None) };
-        let kinds = Kinds::new(table.kinds(&mut transaction).await?);
-        let ChangeBatch { wanted, dead, unknown } = ChangeBatch::new(&rows, &kinds, stores);
+        let ChangeBatch { wanted, dead, unknown } = ChangeBatch::new(&rows, stores);
         let span = tracing::debug_span!(target: "bellwether::changes", "changes.apply", table = table.schema, rows = rows.len());
         let Reached { failed, succeeded, error } = stores.apply(wanted).instrument(span).await;
-        let is_done = |at: &usize| !failed.contains_key(at) && !dead.contains_key(at);
-        let done: Vec<_> = (0..rows.len()).filter(is_done).map(|at| &rows[at]).collect();
-        let ids: Vec<_> = done.iter().map(|row| row.id).collect();
-        if !ids.is_empty() {
-            table.applied(&mut transaction, &ids).await?;
+        let (mut applied, mut ages, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, row) in rows.iter().enumerate() {
+            let id = row.id;
+            if let Some(failed) = failed.get(&at) {
+                let places: Vec<_> = stores.places().filter(|it| !failed.contains(it)).collect();
+                if places.iter().any(|place| !row.has_reached(*place)) {
+                    others.push(RowNote { id, reached: Some(list(places)), failure: None });
+                }
+            } else if let Some(why) = dead.get(&at) {
+                others.push(RowNote { id, reached: None, failure: Some(why.clone()) });
+            } else {
+                applied.push(id);
+                ages.push(row.age);
+            }
         }
-        for (reached, ids) in partly_applied(&rows, &failed, stores) {
-            table.reached(&mut transaction, &ids, &reached).await?;
-        }
-        if !dead.is_empty() {
-            let dead: Vec<_> = dead.iter().map(|(at, why)| (rows[*at].id, why.clone())).collect();
-            table.failed(&mut transaction, &dead).await?;
-        }
+        table.settle(&mut transaction, &applied, &others).await?;
         transaction.commit().await?;
-        for row in done {
-            let age = Duration::try_from_secs_f64(row.age).unwrap_or_default();
+        for age in ages {
+            let age = Duration::try_from_secs_f64(age).unwrap_or_default();
             self.counters.applied(age + began.elapsed());
         }
         self.tell(dead.len(), unknown, failed.len(), error);
@@ -234,11 +224,11 @@ impl<D: Dialect> FollowerTask<D> {
     /// If a store has connected since, or this is the beginning, applies to it again what was applied lately: a failover
     /// may have lost it. What fails is tried again in the next round.
     async fn apply_again(&mut self) -> Result<(), sqlx::Error> {
-        if self.settings.retain.is_zero() {
+        if self.retain.is_zero() {
             return Ok(());
         }
-        for place in self.settings.stores.places() {
-            let connects = self.settings.stores.connects(place).await;
+        for place in self.stores.places() {
+            let connects = self.stores.connects(place).await;
             if self.connects.get(&place) != Some(&connects) && self.apply_again_to(place).await? {
                 self.connects.insert(place, connects);
             }
@@ -247,21 +237,16 @@ impl<D: Dialect> FollowerTask<D> {
     }
 
     /// Returns whether the store has taken it.
-    async fn apply_again_to(&mut self, place: i32) -> Result<bool, sqlx::Error> {
-        let FollowerSettings { table, stores, retain, .. } = &self.settings;
-        let others = stores.places().filter(|other| *other != place);
-        let others = others.map(|other| other.to_string()).collect::<Vec<_>>().join(",");
-        let (mut after, until) = (table.time(*retain).await?, table.time(Duration::ZERO).await?);
-        let mut id = 0;
+    async fn apply_again_to(&mut self, place: usize) -> Result<bool, sqlx::Error> {
+        let Self { table, stores, retain, .. } = &*self;
+        let others = list(stores.places().filter(|other| *other != place));
+        let ((mut after, until), mut id) = (table.times(*retain).await?, 0);
         loop {
             let mut rows = table.applied_after((&after, id), &until).await?;
             let Some(last) = rows.last() else { return Ok(true) };
             (after, id) = (last.applied_at.clone().unwrap_or_default(), last.id);
             rows.iter_mut().for_each(|row| row.reached.clone_from(&others));
-            let mut connection = table.pool.acquire().await?;
-            let kinds = Kinds::new(table.kinds(&mut connection).await?);
-            drop(connection);
-            let wanted = ChangeBatch::new(&rows, &kinds, stores).wanted;
+            let wanted = ChangeBatch::new(&rows, stores).wanted;
             let Reached { failed, error, .. } = stores.apply(wanted).await;
             if error.is_some() {
                 self.tell(0, BTreeSet::new(), failed.len(), error);
@@ -271,6 +256,14 @@ impl<D: Dialect> FollowerTask<D> {
         }
     }
 }
+
+/// Places of stores as a text, with commas between.
+fn list(places: impl IntoIterator<Item = usize>) -> String {
+    places.into_iter().map(|place| place.to_string()).collect::<Vec<_>>().join(",")
+}
+
+/// How often the table is read if the database does not tell of rows, and if it does.
+const POLLS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// The first pause after a failure, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));

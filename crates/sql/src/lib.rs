@@ -9,14 +9,12 @@ mod dialect;
 mod follower;
 mod follower_task;
 pub mod guide;
-mod listener;
 mod migrations;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod parts;
 #[cfg(feature = "postgres")]
 mod postgres;
-mod settings;
 mod stats;
 mod stores;
 mod table;

@@ -3,8 +3,9 @@
 use std::future;
 
 use sqlx::{Error, Executor, MySql, Pool};
+use tokio::sync::watch;
 
-use super::dialect::{BoundValue, Dialect, Heard, Statements, bound, run_statements, statements};
+use super::dialect::{BoundValue, Dialect, Statements, bound, run_statements, statements};
 
 impl Dialect for MySql {
     const STATEMENTS: Statements =
@@ -15,7 +16,7 @@ impl Dialect for MySql {
         pool.connect_options().get_database().unwrap_or_default().to_owned()
     }
 
-    fn listen(_: &Pool<Self>, _: Heard) -> impl Future<Output = ()> + Send + 'static {
+    fn listen(_: &Pool<Self>, _: watch::Sender<bool>) -> impl Future<Output = ()> + Send + 'static {
         future::pending()
     }
 

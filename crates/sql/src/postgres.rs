@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use sqlx::{Error, Executor, Pool, Postgres};
+use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::dialect::{BoundValue, Dialect, Heard, Statements, bound, run_statements, statements};
+use super::dialect::{BoundValue, Dialect, Statements, bound, run_statements, statements};
 
 impl Dialect for Postgres {
     const STATEMENTS: Statements = statements!("postgres", inserted: None);
@@ -17,7 +18,10 @@ impl Dialect for Postgres {
     }
 
     /// Connects again for ever, beside the pool. The first message of each connection is that there may have been some.
-    fn listen(pool: &Pool<Self>, heard: Heard) -> impl Future<Output = ()> + Send + 'static {
+    fn listen(
+        pool: &Pool<Self>,
+        heard: watch::Sender<bool>,
+    ) -> impl Future<Output = ()> + Send + 'static {
         let options = (*pool.connect_options()).clone();
         let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
         async move {
@@ -25,12 +29,11 @@ impl Dialect for Postgres {
                 if let Ok(mut listener) = PgListener::connect_with(&pool).await
                     && listener.listen("bellwether_changes").await.is_ok()
                 {
-                    heard.listens(true);
-                    heard.message();
+                    heard.send_replace(true);
                     while let Ok(Some(_)) = listener.try_recv().await {
-                        heard.message();
+                        heard.send_replace(true);
                     }
-                    heard.listens(false);
+                    heard.send_replace(false);
                 }
                 sleep(Duration::from_secs(1)).await;
             }

@@ -1,6 +1,7 @@
 //! `FollowedStores`: applies changes to all stores.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
 use bellwether::store::{Store, Tags, Withdrawal, WithdrawalTarget};
 use bellwether::{Key, StoreError};
@@ -12,13 +13,13 @@ use futures_util::stream::{self, StreamExt};
 pub(crate) struct FollowedStores(pub(crate) Vec<RedisStore>);
 
 /// What each store does, by its place, and the rows that ask for it, by theirs.
-pub(crate) type Wanted = HashMap<(i32, WithdrawalTarget, Withdrawal), Vec<usize>>;
+pub(crate) type Wanted = HashMap<(usize, WithdrawalTarget, Withdrawal), Vec<usize>>;
 
 /// What came of it.
 #[derive(Debug, Default)]
 pub(crate) struct Reached {
     /// The stores that have failed, of each row for which one has.
-    pub(crate) failed: BTreeMap<usize, BTreeSet<i32>>,
+    pub(crate) failed: BTreeMap<usize, BTreeSet<usize>>,
     /// How many operations have succeeded.
     pub(crate) succeeded: usize,
     pub(crate) error: Option<StoreError>,
@@ -26,16 +27,16 @@ pub(crate) struct Reached {
 
 impl FollowedStores {
     /// The places of all stores.
-    pub(crate) fn places(&self) -> impl Iterator<Item = i32> + use<> {
-        (0..).take(self.0.len())
+    pub(crate) fn places(&self) -> Range<usize> {
+        0..self.0.len()
     }
 
     /// Makes changes in the stores.
     pub(crate) async fn apply(&self, wanted: Wanted) -> Reached {
         let stores = self.0.clone();
-        let each = wanted.into_iter().filter_map(move |((place, target, change), rows)| {
-            let store = stores.get(usize::try_from(place).ok()?)?.clone();
-            Some(async move { (store.withdraw(target, change).await, place, rows) })
+        let each = wanted.into_iter().map(move |((place, target, change), rows)| {
+            let store = stores[place].clone();
+            async move { (store.withdraw(target, change).await, place, rows) }
         });
         let mut ended = stream::iter(each).buffer_unordered(AT_ONCE);
         let mut reached = Reached::default();
@@ -54,12 +55,10 @@ impl FollowedStores {
 
     /// How often a store has connected. If that grows, a server may have lost what it had acknowledged. It reads
     /// a key, since a store notices the loss of its connection only if it is used.
-    pub(crate) async fn connects(&self, place: i32) -> u64 {
-        let store = usize::try_from(place).ok().and_then(|place| self.0.get(place));
-        let Some(store) = store else { return 0 };
+    pub(crate) async fn connects(&self, place: usize) -> u64 {
         // An error says that there is no connection, and its end counts as one.
-        _ = store.lookup(Key::of("bellwether.follower"), Tags::none()).await;
-        store.stats().connects
+        _ = self.0[place].lookup(Key::of("bellwether.follower"), Tags::none()).await;
+        self.0[place].stats().connects
     }
 }
 

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use bellwether::stats::StatsSource;
-use bellwether::store::Withdrawal;
-use bellwether::{Cache, Key, Tag};
-use serde::Deserialize;
+use bellwether::store::{Withdrawal, WithdrawalTarget};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use sqlx::{Database, Error, Pool, Transaction};
 
@@ -26,35 +24,17 @@ impl<D: Database> Clone for ChangeTable<D> {
     }
 }
 
-/// A row to be written: what has changed.
-#[derive(Debug)]
-pub(crate) struct NewRow {
-    /// `key` or `tag`.
-    target: &'static str,
-    name: String,
-    parts: Json,
-    change: Withdrawal,
-}
-
-impl NewRow {
-    pub(crate) fn of<K, V, C>(cache: &Cache<K, V, C>, key: &Key, change: Withdrawal) -> Self {
-        let parts = json_of(key.parts());
-        Self { target: "key", name: cache.name().to_owned(), parts, change }
-    }
-
-    pub(crate) fn of_tag(tag: &Tag, change: Withdrawal) -> Self {
-        Self { target: "tag", name: tag.kind().to_owned(), parts: json_of(tag.parts()), change }
-    }
-
-    fn json(&self) -> Json {
-        let expire_ms = match self.change {
-            Withdrawal::Invalidate => None,
-            Withdrawal::Expire { over } => {
-                Some(i64::try_from(over.as_millis()).unwrap_or(i64::MAX))
-            }
-        };
-        json!([self.target, self.name, self.parts.to_string(), expire_ms])
-    }
+/// A row to be written: a key in the cache of a name, or a tag.
+pub(crate) fn new_row(name: &str, target: &WithdrawalTarget, change: Withdrawal) -> Json {
+    let (target, parts) = match target {
+        WithdrawalTarget::Key(key) => ("key", json_of(key.parts())),
+        WithdrawalTarget::Tag(tag) => ("tag", json_of(tag.parts())),
+    };
+    let expire_ms = match change {
+        Withdrawal::Invalidate => None,
+        Withdrawal::Expire { over } => Some(millis(over)),
+    };
+    json!([target, name, parts.to_string(), expire_ms])
 }
 
 /// A row as the table has it. The statements give its fields in this order.
@@ -67,10 +47,29 @@ pub(crate) struct ChangeRow {
     pub(crate) expire_ms: Option<u64>,
     /// The stores that have it, by their places, with commas between.
     pub(crate) reached: String,
+    /// The kinds of keys that its name stands for.
+    pub(crate) kinds: Vec<String>,
     /// How long ago it was committed, or else made, in seconds.
     pub(crate) age: f64,
     /// When it was applied.
     pub(crate) applied_at: Option<String>,
+}
+
+impl ChangeRow {
+    /// Whether a store has it.
+    pub(crate) fn has_reached(&self, place: usize) -> bool {
+        self.reached.split(',').any(|reached| reached.parse() == Ok(place))
+    }
+}
+
+/// Why a row was not applied.
+#[derive(Debug, Serialize)]
+pub(crate) struct RowNote {
+    pub(crate) id: i64,
+    /// The stores that have it, if others do not.
+    pub(crate) reached: Option<String>,
+    /// Why it can never be applied.
+    pub(crate) failure: Option<String>,
 }
 
 /// How long rows stay after they were applied: twice as long as most failovers take.
@@ -112,6 +111,15 @@ impl<D: Dialect> ChangeTable<D> {
         rows.collect::<Result<_, _>>().map_err(|error| Error::Decode(error.into()))
     }
 
+    async fn fetch_one<T: DeserializeOwned>(
+        &self,
+        statement: &str,
+        values: &[BoundValue<'_>],
+    ) -> Result<T, Error> {
+        let mut connection = self.pool.acquire().await?;
+        self.fetch(&mut connection, statement, values).await?.pop().ok_or(Error::RowNotFound)
+    }
+
     /// Begins a transaction on rows of this table alone.
     pub(crate) async fn begin(&self) -> Result<Transaction<'static, D>, Error> {
         self.pool.begin_with(D::BEGIN).await
@@ -121,10 +129,10 @@ impl<D: Dialect> ChangeTable<D> {
     pub(crate) async fn insert(
         &self,
         connection: &mut D::Connection,
-        rows: &[NewRow],
+        rows: &[Json],
         quiet: bool,
     ) -> Result<Vec<i64>, Error> {
-        let rows = Json::from_iter(rows.iter().map(NewRow::json)).to_string();
+        let rows = json!(rows).to_string();
         let values = [BoundValue::Text(&rows), BoundValue::Number(quiet.into())];
         let ids = self.fetch(connection, D::STATEMENTS.insert, &values).await?;
         match D::STATEMENTS.inserted {
@@ -145,56 +153,19 @@ impl<D: Dialect> ChangeTable<D> {
         self.fetch(connection, D::STATEMENTS.take, &values).await
     }
 
-    /// Notes that rows were applied.
-    pub(crate) async fn applied(
+    /// Notes which rows were applied, but for those that another transaction holds, and why others were not.
+    pub(crate) async fn settle(
         &self,
         connection: &mut D::Connection,
-        ids: &[i64],
+        applied: &[i64],
+        others: &[RowNote],
     ) -> Result<(), Error> {
-        let ids = list(ids);
-        let values = [BoundValue::Text(&ids)];
-        self.execute(connection, D::STATEMENTS.applied, &values).await.map(drop)
-    }
-
-    /// As [`applied`](Self::applied), by the writer of the rows. Rows that a follower holds are left to it, and it
-    /// applies all of them again if this fails.
-    pub(crate) async fn applied_by_writer(&self, ids: &[i64]) {
-        if let Ok(mut connection) = self.pool.acquire().await {
-            let ids = list(ids);
-            let values = [BoundValue::Text(&ids)];
-            _ = self.execute(&mut connection, D::STATEMENTS.applied_if_free, &values).await;
+        let rows = [(D::STATEMENTS.applied, json!(applied)), (D::STATEMENTS.note, json!(others))];
+        for (statement, rows) in rows.iter().filter(|(_, rows)| *rows != json!([])) {
+            let rows = rows.to_string();
+            self.execute(connection, statement, &[BoundValue::Text(&rows)]).await?;
         }
-    }
-
-    /// Notes which stores have rows that others do not have yet.
-    pub(crate) async fn reached(
-        &self,
-        connection: &mut D::Connection,
-        ids: &[i64],
-        stores: &[i32],
-    ) -> Result<(), Error> {
-        let (ids, stores) = (list(ids), list(stores));
-        let values = [BoundValue::Text(&ids), BoundValue::Text(&stores)];
-        self.execute(connection, D::STATEMENTS.reached, &values).await.map(drop)
-    }
-
-    /// Notes why rows can never be applied.
-    pub(crate) async fn failed(
-        &self,
-        connection: &mut D::Connection,
-        failures: &[(i64, String)],
-    ) -> Result<(), Error> {
-        let failures = json!(failures).to_string();
-        let values = [BoundValue::Text(&failures)];
-        self.execute(connection, D::STATEMENTS.failed, &values).await.map(drop)
-    }
-
-    /// The kinds of keys that names stand for.
-    pub(crate) async fn kinds(
-        &self,
-        connection: &mut D::Connection,
-    ) -> Result<Vec<(String, String)>, Error> {
-        self.fetch(connection, D::STATEMENTS.kinds, &[]).await
+        Ok(())
     }
 
     /// Says that names stand for kinds, for another day. Rows that had failed for the lack of it are pending again.
@@ -210,17 +181,12 @@ impl<D: Dialect> ChangeTable<D> {
 
     /// How many rows wait to be applied, counted up to 10,000, and the age of the oldest in seconds.
     pub(crate) async fn backlog(&self) -> Result<(u64, f64), Error> {
-        let mut connection = self.pool.acquire().await?;
-        let rows = self.fetch(&mut connection, D::STATEMENTS.backlog, &[]).await?;
-        Ok(rows.into_iter().next().unwrap_or_default())
+        self.fetch_one(D::STATEMENTS.backlog, &[]).await
     }
 
-    /// The server's time this long ago.
-    pub(crate) async fn time(&self, ago: Duration) -> Result<String, Error> {
-        let mut connection = self.pool.acquire().await?;
-        let values = [BoundValue::Number(millis(ago))];
-        let rows = D::fetch(&mut connection, D::STATEMENTS.time, &values).await?;
-        rows.into_iter().next().ok_or(Error::RowNotFound)
+    /// The server's time this long ago, and now.
+    pub(crate) async fn times(&self, ago: Duration) -> Result<(String, String), Error> {
+        self.fetch_one(D::STATEMENTS.times, &[BoundValue::Number(millis(ago))]).await
     }
 
     /// Rows that were applied after a row, up to a time.
@@ -253,12 +219,6 @@ impl<D: Dialect> ChangeTable<D> {
             }
         }
     }
-}
-
-/// Numbers as a text, with commas between.
-fn list(numbers: &[impl ToString]) -> String {
-    let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
-    numbers.join(",")
 }
 
 fn millis(duration: Duration) -> i64 {

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use bellwether::adapter::{change, result_of_all};
 use bellwether::service::Handle;
+use bellwether::stats::StatsSource;
 use bellwether::store::{Withdrawal, WithdrawalTarget};
 use bellwether::{Cache, CacheError, Changed, KeyOf, Tag};
 use futures_util::stream::{self, StreamExt};
+use serde_json::Value;
 use sqlx::Transaction;
 
 use super::dialect::ChangesDatabase;
-use super::table::{ChangeTable, NewRow};
+use super::table::{ChangeTable, new_row};
 
 /// A transaction that invalidates what it has changed. Made by
 /// [`ChangeLog::begin`](crate::ChangeLog::begin).
@@ -23,7 +25,7 @@ use super::table::{ChangeTable, NewRow};
 pub struct ChangeTransaction<D: ChangesDatabase> {
     table: ChangeTable<D>,
     transaction: Transaction<'static, D>,
-    rows: Vec<NewRow>,
+    rows: Vec<Value>,
     /// What the rows say, for the caches of this process.
     invalidations: Vec<(Handle, WithdrawalTarget, Withdrawal)>,
 }
@@ -36,33 +38,36 @@ impl<D: ChangesDatabase> ChangeTransaction<D> {
 
     /// The value of a key is to be [invalidated](Cache::invalidate) with the commit.
     pub fn invalidate<K, V, C>(&mut self, cache: &Cache<K, V, C>, key: impl KeyOf<K>) {
-        self.of_key(cache, key, Withdrawal::Invalidate);
+        let key = WithdrawalTarget::Key(cache.key(key));
+        self.add(cache, cache.name(), key, Withdrawal::Invalidate);
     }
 
     /// The value of a key is to become [stale](Cache::expire) with the commit.
     pub fn expire<K, V, C>(&mut self, cache: &Cache<K, V, C>, key: impl KeyOf<K>) {
-        self.of_key(cache, key, Withdrawal::EXPIRE);
+        let key = WithdrawalTarget::Key(cache.key(key));
+        self.add(cache, cache.name(), key, Withdrawal::EXPIRE);
     }
 
     /// All entries with a tag are to be [invalidated](Handle::invalidate_tag), in the store of a cache.
     pub fn invalidate_tag<K, V, C>(&mut self, cache: &Cache<K, V, C>, tag: &Tag) {
-        self.of_tag(cache, tag, Withdrawal::Invalidate);
+        self.add(cache, tag.kind(), WithdrawalTarget::Tag(tag.clone()), Withdrawal::Invalidate);
     }
 
     /// All entries with a tag are to become stale [over a time](Handle::expire_tag), in the store of a cache.
     pub fn expire_tag<K, V, C>(&mut self, cache: &Cache<K, V, C>, tag: &Tag, spread: Duration) {
-        self.of_tag(cache, tag, Withdrawal::Expire { over: spread });
+        let change = Withdrawal::Expire { over: spread };
+        self.add(cache, tag.kind(), WithdrawalTarget::Tag(tag.clone()), change);
     }
 
-    fn of_key<K, V, C>(&mut self, cache: &Cache<K, V, C>, key: impl KeyOf<K>, change: Withdrawal) {
-        let key = cache.key(key);
-        self.rows.push(NewRow::of(cache, &key, change));
-        self.invalidations.push((cache.handle(), WithdrawalTarget::Key(key), change));
-    }
-
-    fn of_tag<K, V, C>(&mut self, cache: &Cache<K, V, C>, tag: &Tag, change: Withdrawal) {
-        self.rows.push(NewRow::of_tag(tag, change));
-        self.invalidations.push((cache.handle(), WithdrawalTarget::Tag(tag.clone()), change));
+    fn add<K, V, C>(
+        &mut self,
+        cache: &Cache<K, V, C>,
+        name: &str,
+        target: WithdrawalTarget,
+        change: Withdrawal,
+    ) {
+        self.rows.push(new_row(name, &target, change));
+        self.invalidations.push((cache.handle(), target, change));
     }
 
     /// Writes what has changed as rows, commits, and invalidates at once: without a wait for a follower, and
@@ -100,7 +105,11 @@ impl<D: ChangesDatabase> ChangeTransaction<D> {
             result_of_all(results)?;
             if let Some(ids) = ids.get().cloned() {
                 // The caller need not wait for it: if it does not happen, a follower does the same again.
-                tokio::spawn(async move { table.applied_by_writer(&ids).await });
+                // Rows that a follower holds are left to it.
+                tokio::spawn(async move {
+                    let mut connection = table.pool.acquire().await?;
+                    table.settle(&mut connection, &ids, &[]).await
+                });
             }
             Ok(())
         };

@@ -1,0 +1,3 @@
+-- The server's time so many milliseconds ago, and now.
+SELECT CAST(JSON_ARRAY(CAST(CURRENT_TIMESTAMP(6) - INTERVAL ? * 1000 MICROSECOND AS CHAR),
+    CAST(CURRENT_TIMESTAMP(6) AS CHAR)) AS CHAR)
