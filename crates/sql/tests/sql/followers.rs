@@ -95,11 +95,12 @@ async fn a_row_is_done_when_the_stores_of_all_regions_have_it() {
     let store = RedisStore::connect(&abroad.url(), "shop").await.expect("the store");
     let items = cache("item", &store);
     fill(&place.items, 42, 1).await;
-    let _follower =
+    let follower =
         place.follower().also(store.clone()).cache(&place.items).start().await.expect("a follower");
     abroad.kill();
     place.run("SELECT bellwether_invalidate('item', 42)").await;
     while stored(&place.items, 42).await.is_some() {}
+    until("it has tried the other one", || follower.stats().store_errors > 0).await;
     assert_eq!(place.pending().await, 1);
     // However many rows wait for the other region, this one has the next one soon, and each once.
     place
