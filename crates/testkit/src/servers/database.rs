@@ -56,11 +56,11 @@ pub trait DatabaseKind {
 pub struct DatabaseServer<K: DatabaseKind> {
     /// `None` from [`kill`](Self::kill) to [`restart`](Self::restart).
     process: Option<Guarded>,
-    port: u16,
+    pub(super) port: u16,
     // After `process`, which writes in it.
-    dir: TempDir,
+    pub(super) dir: TempDir,
     /// Options of the command besides those of all tests.
-    options: Vec<String>,
+    pub(super) options: Vec<String>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -98,15 +98,19 @@ impl<K: DatabaseKind> DatabaseServer<K> {
         let dir = tempfile::Builder::new().prefix("bw-").tempdir().expect("a directory");
         from_template(K::NAME, &program(K::found()), dir.path(), || K::install(dir.path()));
         let options = options(dir.path());
+        let server = Self::start_on(dir, options);
+        if !K::PREPARING.is_empty() {
+            server.command(K::PREPARING);
+        }
+        server
+    }
+
+    /// Starts the server of a directory on a free port.
+    pub(super) fn start_on(dir: TempDir, options: Vec<String>) -> Self {
         for _ in 0..PORTS_TRIED {
             let port = free_port();
             if let Some(process) = launch::<K>(dir.path(), port, &options) {
-                let process = Some(process);
-                let server = Self { process, port, dir, options, kind: PhantomData };
-                if !K::PREPARING.is_empty() {
-                    server.command(K::PREPARING);
-                }
-                return server;
+                return Self { process: Some(process), port, dir, options, kind: PhantomData };
             }
         }
         panic!("no free port in {PORTS_TRIED} tries");

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::{env, fs};
+use std::{env, fs, mem};
 
 use super::database::{DatabaseKind, DatabaseServer, program};
 use super::guarded::{run, succeeds};
@@ -14,6 +14,30 @@ pub type PostgresServer = DatabaseServer<Postgres>;
 /// PostgreSQL.
 #[derive(Debug)]
 pub struct Postgres;
+
+impl PostgresServer {
+    /// Starts a replica of this server, with the same options.
+    pub fn start_replica(&self) -> Self {
+        let dir = tempfile::Builder::new().prefix("bw-").tempdir().expect("a directory");
+        let mut command = as_unprivileged_user(dir.path());
+        command.push(program(found("pg_basebackup")));
+        let (url, data) = (self.url(), dir.path().join("data").display().to_string());
+        let options = format!("-d {url} -D {data} -R -X stream -c fast --no-sync");
+        command.extend(options.split(' ').map(str::to_owned));
+        run(&command[0], &command[1..]);
+        Self::start_on(dir, self.options.clone())
+    }
+
+    /// Makes this replica the primary, at the address of the one that it replicated, which was killed and has that of
+    /// the replica from then on.
+    pub fn take_over(&mut self, killed: &mut Self) {
+        self.kill();
+        let signal = self.dir.path().join("data/standby.signal");
+        fs::remove_file(signal).expect("a replica");
+        mem::swap(&mut self.port, &mut killed.port);
+        self.restart();
+    }
+}
 
 impl DatabaseKind for Postgres {
     const NAME: &'static str = "postgres";
