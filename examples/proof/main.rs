@@ -19,7 +19,8 @@
 //!
 //! Faults: workers are killed and stopped, servers are killed, restarted empty, stopped, flushed and failed over,
 //! slots move, connections are cut, delayed, refused and silent, the source fails. Where a PostgreSQL is installed, some
-//! changes are only recorded there; each worker follows it, and it is killed, restarted, stopped, and ends connections.
+//! changes are only recorded there, by a worker or by triggers of a table that it updates; each worker follows it, and
+//! it is killed, restarted, failed over to its replica, stopped, and ends connections.
 //!
 //! # What is checked
 //! | promise | how |

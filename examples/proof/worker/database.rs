@@ -3,16 +3,15 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use bellwether::Tag;
 use bellwether_redis::RedisStore;
 use bellwether_sql::{ChangeLog, Follower, FollowerHandle};
-use sqlx::Postgres;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::{Executor, Postgres, Transaction};
 use tokio::time::sleep;
 
 use super::World;
 use crate::floors::{Sort, Subject};
-use crate::kinds::{CHANGING, RowKey};
+use crate::kinds::{CHANGING, Kind, RowKey, tag};
 
 /// How long a writer waits between two looks at its row.
 const LOOKS_EVERY: Duration = Duration::from_millis(5);
@@ -28,7 +27,16 @@ pub(super) struct Database {
 /// What a row says.
 pub(super) enum Recorded {
     Key(RowKey),
-    Tag(Tag),
+    Group(Kind, u64),
+}
+
+/// What writes it.
+#[derive(Clone, Copy)]
+pub(super) enum Recorder {
+    /// A program that knows of the cache.
+    Program,
+    /// A trigger, in the transaction of a program that does not.
+    Trigger,
 }
 
 impl Database {
@@ -48,13 +56,43 @@ impl Database {
         };
         Ok(Self { changes: ChangeLog::new(pool.clone()), pool, _follower: follower })
     }
+
+    /// Changes the row or the group in its table, as a program does that has never heard of the cache.
+    async fn write_sql(&self, what: &Recorded, version: u64) -> Result<i64, sqlx::Error> {
+        let (table, number) = match what {
+            Recorded::Key(key) => (key.kind.name().to_owned(), key.number),
+            Recorded::Group(kind, group) => (format!("{}_groups", kind.name()), *group),
+        };
+        let update = format!("UPDATE {table} SET version = {version} WHERE number = {number}");
+        let mut transaction = self.pool.begin().await?;
+        transaction.execute(&*update).await?;
+        commit(transaction).await
+    }
+}
+
+/// Commits, and gives the id of the last row that the transaction has recorded.
+async fn commit(mut transaction: Transaction<'_, Postgres>) -> Result<i64, sqlx::Error> {
+    let id = "SELECT currval(pg_get_serial_sequence('bellwether_changes', 'id'))";
+    let id = sqlx::query_scalar(id).fetch_one(&mut *transaction).await?;
+    transaction.commit().await?;
+    Ok(id)
 }
 
 impl World {
     /// Records a change that the source has made. When a follower has applied it, it binds all reads that begin later.
-    pub(super) async fn record(&self, what: Recorded, subject: Subject, version: u64) {
+    pub(super) async fn record(
+        &self,
+        what: Recorded,
+        by: Recorder,
+        subject: Subject,
+        version: u64,
+    ) {
         let Some(database) = &self.database else { return };
-        let Ok(id) = self.write_row(database, &what).await else {
+        let written = match by {
+            Recorder::Program => self.write_row(database, &what).await,
+            Recorder::Trigger => database.write_sql(&what, version).await,
+        };
+        let Ok(id) = written else {
             return self.checker.count("recorded, failed");
         };
         let committed = self.checker.committed_member();
@@ -66,7 +104,10 @@ impl World {
             if let Ok(None | Some(true)) = row {
                 let member = self.checker.recorded_member();
                 self.checker.floors().publish(subject, Sort::Hard, member, version);
-                return self.checker.count("recorded");
+                return self.checker.count(match by {
+                    Recorder::Program => "recorded",
+                    Recorder::Trigger => "recorded by a trigger",
+                });
             }
             sleep(LOOKS_EVERY).await;
         }
@@ -79,11 +120,11 @@ impl World {
                 let cache = self.caches.of(0, *key);
                 database.changes.invalidate(&mut transaction, cache, key.number).await?;
             }
-            Recorded::Tag(tag) => database.changes.invalidate_tag(&mut transaction, tag).await?,
+            Recorded::Group(kind, group) => {
+                let tag = tag(*kind, *group);
+                database.changes.invalidate_tag(&mut transaction, &tag).await?;
+            }
         }
-        let id = "SELECT currval(pg_get_serial_sequence('bellwether_changes', 'id'))";
-        let id = sqlx::query_scalar(id).fetch_one(&mut *transaction).await?;
-        transaction.commit().await?;
-        Ok(id)
+        commit(transaction).await
     }
 }

@@ -8,7 +8,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::time::sleep;
 
-use super::database::Recorded;
+use super::database::{Recorded, Recorder};
 use super::source::SourceDown;
 use super::{World, pause};
 use crate::clock::now;
@@ -31,15 +31,16 @@ impl World {
             let kind = CHANGING[rng.random_range(0..CHANGING.len() - 1)];
             let key = RowKey::draw_evenly(kind, &mut rng);
             let store = rng.random_range(0..2);
+            let by = if rng.random() { Recorder::Program } else { Recorder::Trigger };
             // A source that is down changes nothing.
             let _: Result<(), SourceDown> = match (rng.random_range(0..100), key.group()) {
-                (0..5, Some(group)) => self.record_group(kind, group).await,
+                (0..5, Some(group)) => self.record_group(kind, group, by).await,
                 (5..15, Some(group)) => self.change_group(kind, group, store, &mut rng).await,
                 (0..40, _) => self.change(key, store).await,
                 (40..60, _) if kind.stale_window() > Duration::ZERO => {
                     self.expire(key, store).await
                 }
-                (60..65, _) => self.record_row(key).await,
+                (60..65, _) => self.record_row(key, by).await,
                 (65..70, _) => self.invalidate_many(key, store, rng.random_range(2..8)).await,
                 _ => self.invalidate(key, store).await,
             };
@@ -123,18 +124,18 @@ impl World {
     }
 
     /// Tells only the database.
-    async fn record_row(&self, key: RowKey) -> Result<(), SourceDown> {
+    async fn record_row(&self, key: RowKey, by: Recorder) -> Result<(), SourceDown> {
         let version = self.change_row(key).await?;
         if let Some(subject) = Subject::row(key) {
-            self.record(Recorded::Key(key), subject, version).await;
+            self.record(Recorded::Key(key), by, subject, version).await;
         }
         Ok(())
     }
 
-    async fn record_group(&self, kind: Kind, group: u64) -> Result<(), SourceDown> {
+    async fn record_group(&self, kind: Kind, group: u64, by: Recorder) -> Result<(), SourceDown> {
         let version = self.source.change_group(group_id(kind, group)).await?;
         let subject = Subject::group(kind, group);
-        self.record(Recorded::Tag(tag(kind, group)), subject, version).await;
+        self.record(Recorded::Group(kind, group), by, subject, version).await;
         Ok(())
     }
 
