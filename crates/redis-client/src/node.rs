@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use tokio::runtime::Handle;
 
 use super::address::ServerAddress;
-use super::breaker::{Admission, Breaker, Probe};
+use super::breaker::{Admission, Breaker, ProbeTicket};
 use super::client_core::ClientCore;
 use super::connector::Connector;
 use super::node_state::{NodeState, RedisNodeStats};
@@ -149,7 +149,7 @@ impl RedisNode {
 struct LeftProbe<'a> {
     node: &'a Arc<RedisNode>,
     connection: &'a Arc<SharedConnection>,
-    probe: Probe,
+    probe: ProbeTicket,
 }
 
 impl Drop for LeftProbe<'_> {

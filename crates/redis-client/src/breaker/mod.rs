@@ -77,7 +77,7 @@ impl Breaker {
     }
 
     /// Goes on with a probe that was dropped.
-    pub(super) fn resume(&self, Probe(ticket): Probe) -> Admission<'_> {
+    pub(super) fn resume(&self, ProbeTicket(ticket): ProbeTicket) -> Admission<'_> {
         Admission { breaker: self, ticket }
     }
 
@@ -120,7 +120,7 @@ impl Breaker {
 
 /// An operation that finds out whether a server answers that is taken to be down.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Probe(Ticket);
+pub(super) struct ProbeTicket(Ticket);
 
 /// An admitted operation. Dropping it counts as neither a success nor a failure, but ends a probe.
 #[must_use = "an operation that is not ended counts as neither a success nor a failure"]
@@ -131,8 +131,8 @@ pub(super) struct Admission<'a> {
 
 impl Admission<'_> {
     /// The probe that it is, if it is one.
-    pub(super) fn probe(&self) -> Option<Probe> {
-        self.ticket.is_probe.then_some(Probe(self.ticket))
+    pub(super) fn probe(&self) -> Option<ProbeTicket> {
+        self.ticket.is_probe.then_some(ProbeTicket(self.ticket))
     }
 
     /// The server has answered. A refusal is an answer.
