@@ -44,8 +44,8 @@ struct NodeEpoch {
     epoch: AtomicU64,
     /// When the latest answered request of the connection was sent, in ns since `born`.
     confirmed_at: AtomicU64,
-    /// While there is no connection: the epoch that ended with the last one, unless any key may have changed
-    /// since.
+    /// Until the next connection has answered: the epoch that ended with the last one, unless any key may have
+    /// changed since.
     ended: AtomicU64,
     /// When it ended, in ns since `born`.
     ended_at: AtomicU64,
@@ -138,14 +138,14 @@ impl Epochs {
     }
 
     /// Until when no change was reported since this version was taken: until now, or until its connection
-    /// ended. None if there was one, or if another connection was there since.
+    /// ended. None if there was one, or if another connection has answered since.
     pub(super) fn reported_until(&self, version: &Version, now: u64) -> Option<u64> {
         let node = self.node(version);
         let until = match node.epoch.load(Ordering::Acquire) {
-            DISCONNECTED if node.ended.load(Ordering::Acquire) == version.epoch => {
+            epoch if epoch == version.epoch => now,
+            _ if node.ended.load(Ordering::Acquire) == version.epoch => {
                 node.ended_at.load(Ordering::Acquire)
             }
-            epoch if epoch == version.epoch => now,
             _ => return None,
         };
         let is_changed = version.changes != self.counter(version.group).load(Ordering::Acquire)
@@ -200,6 +200,8 @@ impl Epochs {
             && sent_at > node.confirmed_at.load(Ordering::Relaxed)
         {
             node.confirmed_at.store(sent_at, Ordering::Release);
+            // Changes between the connections were not reported.
+            node.ended.store(DISCONNECTED, Ordering::Release);
         }
     }
 
@@ -217,9 +219,9 @@ impl Epochs {
     pub(super) fn change_all(&self, node: u16) {
         let Some(node) = self.nodes.get(usize::from(node)) else { return };
         let source = locked(&node.source);
-        match source.connection {
-            Some(_) => node.epoch.store(self.begin(), Ordering::Release),
-            None => node.ended.store(DISCONNECTED, Ordering::Release),
+        node.ended.store(DISCONNECTED, Ordering::Release);
+        if source.connection.is_some() {
+            node.epoch.store(self.begin(), Ordering::Release);
         }
     }
 
@@ -246,8 +248,6 @@ impl Epochs {
             let lost_for = source.lost_for();
             source.disconnected += lost_for;
             source.lost_at = None;
-            // Changes between the connections were not reported.
-            node.ended.store(DISCONNECTED, Ordering::Release);
             node.epoch.store(self.begin(), Ordering::Release);
             // The former connection may have answered a later request.
             node.confirmed_at.store(self.since_birth(sent_at), Ordering::Release);

@@ -94,11 +94,19 @@ async fn a_copy_whose_tag_was_changed_is_not_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_from_before_another_connection_is_not_left() {
-    let near = kept();
-    disconnect(&near, 0, 1);
-    connect(&near, 0, 2, Instant::now(), &|| false);
-    assert_eq!(stale_for(&near), None);
-    disconnect(&near, 0, 2);
-    assert_eq!(stale_for(&near), None);
+async fn a_copy_is_left_until_another_connection_has_answered_or_ended() {
+    for has_answered in [true, false] {
+        let near = kept();
+        disconnect(&near, 0, 1);
+        connect(&near, 0, 2, Instant::now(), &|| false);
+        assert!(near.find(&key(1)).is_none());
+        assert_eq!(stale_for(&near), Some(Duration::ZERO));
+        if has_answered {
+            advance(SECOND).await;
+            confirm(&near, 0, 2, Instant::now());
+        } else {
+            disconnect(&near, 0, 2);
+        }
+        assert_eq!(stale_for(&near), None);
+    }
 }
