@@ -94,9 +94,12 @@ impl<S> Exchange<S> {
 
     /// The options of the next lookup.
     pub(super) fn options(&self, record: &RequestRecord) -> RequestOptions {
+        let primary = &self.cache_request.primary;
+        let tags = VaryIndex::tags_of_request(self.vary_index.as_deref(), primary);
         // The response to a request without credentials can probably be shared. So after a wait for
         // a private one it asks the cache once more, before it loads for itself.
         RequestOptions::default()
+            .tagged(tags)
             .force_refresh(self.forces_refresh)
             .retry_private(!self.cache_request.has_credentials)
             .return_bypass()

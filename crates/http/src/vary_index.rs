@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bellwether::codec::EncodeBuffer;
+use bellwether::store::Tags;
 use bellwether::{BoxError, Key, Lifetimes, Tag};
 use http::{HeaderMap, HeaderName};
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,13 @@ impl VaryIndex {
     /// The tag of all variants of a target, whatever its index is.
     pub(super) fn tag(primary: &Key) -> Tag {
         Tag::of("http-variants").with(primary.digest().as_bytes())
+    }
+
+    /// The tags that a request names: for a variant, the one that all have. So its load begins under an epoch
+    /// of the tag, and a lookup reads the tag with the variant.
+    pub(super) fn tags_of_request(index: Option<&Self>, primary: &Key) -> Tags {
+        let tag = index.map(|_| Self::tag(primary).digest());
+        Tags::of_entry(tag.into_iter())
     }
 
     pub(super) fn names(&self) -> Vec<HeaderName> {

@@ -13,6 +13,7 @@ use bellwether_testkit::wait::PATIENCE;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use http::Request;
+use tokio::join;
 use tokio::time::{sleep, timeout};
 
 use crate::origin::{Answer, Origin, ask, cached, field, get, is_hit, page, says, text};
@@ -70,6 +71,29 @@ async fn is_served_stale(answer: Answer, content: &str) {
 
 async fn in_the_background() {
     sleep(Duration::from_millis(1)).await;
+}
+
+/// A redirect is shared, and not stored.
+#[tokio::test(start_paused = true)]
+async fn a_request_after_an_expiry_does_not_share_a_redirect_from_before_it() {
+    let origin = Origin::new(async |_, nth| {
+        sleep(Duration::from_secs(1)).await;
+        let status = if nth == 0 { "200" } else { "302" };
+        Ok(page(&[("vary", "accept-language"), (":status", status)], nth.to_string()))
+    });
+    let layer = without_window(MemoryStore::new(100)).build().unwrap();
+    let cache = cached(&layer, &origin);
+    get(&cache, &[GERMAN]).await;
+    let handle = layer.handle();
+    let expiry_and_requests = async {
+        sleep(Duration::from_millis(500)).await;
+        handle.expire(&item()).await.unwrap();
+        join!(get(&cache, &[ENGLISH]), get(&cache, &[ENGLISH]))
+    };
+    let (before, (one, other)) = join!(get(&cache, &[ENGLISH]), expiry_and_requests);
+    assert_eq!(text(before).await, "1");
+    assert_eq!((text(one).await, text(other).await), ("2".to_owned(), "2".to_owned()));
+    assert_eq!(origin.asked(), 3);
 }
 
 #[tokio::test(start_paused = true)]

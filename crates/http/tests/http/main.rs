@@ -40,6 +40,7 @@ mod upgrades;
 mod users;
 mod validation;
 mod variants;
+mod variants_in_redis;
 mod vary;
 
 #[path = "../../../../examples/reverse_proxy/options.rs"]
