@@ -188,12 +188,13 @@ impl<C> AdapterCache<C> {
         self.0.loads.len()
     }
 
-    /// What is stored for a key, fresh or stale. `None` also if the store fails, which is logged.
-    pub async fn lookup(&self, key: &Key) -> Option<Entry> {
+    /// What is stored for a key with these tags, fresh or stale. `None` also if the store fails, which is
+    /// logged.
+    pub async fn lookup(&self, key: &Key, tags: &Tags) -> Option<Entry> {
         match self.0.store.peek(key) {
-            Peek::Found(entry) => Some(entry),
+            Peek::Found(entry) if entry.has_tags(tags) => Some(entry),
             Peek::Gone => None,
-            Peek::Unknown => match self.0.store.lookup(key.clone(), Tags::none()).await {
+            _ => match self.0.store.lookup(key.clone(), tags.clone()).await {
                 Ok(entry) => entry,
                 Err(error) => {
                     self.0.statistics.store_failed("the lookup counts as a miss", &error);

@@ -227,15 +227,19 @@ impl LayerState {
         tags
     }
 
-    /// The response that is stored under a key.
-    pub(super) async fn response_at<B: Send + 'static>(&self, key: &Key) -> Option<Located> {
-        self.found::<B>(key).await?.located(key)
+    /// The response that is stored under a key with these tags.
+    pub(super) async fn response_at<B: Send + 'static>(
+        &self,
+        key: &Key,
+        tags: &Tags,
+    ) -> Option<Located> {
+        self.found::<B>(key, tags).await?.located(key)
     }
 
-    async fn found<B: Send + 'static>(&self, key: &Key) -> Option<FoundAnswer<B>> {
+    async fn found<B: Send + 'static>(&self, key: &Key, tags: &Tags) -> Option<FoundAnswer<B>> {
         let (entry, is_local) = match self.client.store().peek(key) {
-            Peek::Found(entry) => (entry, true),
-            _ => (self.client.lookup(key).await?, false),
+            Peek::Found(entry) if entry.has_tags(tags) => (entry, true),
+            _ => (self.client.lookup(key, tags).await?, false),
         };
         let answer = self.client.read::<CacheAnswer<B>>(&entry)?;
         Some(FoundAnswer { entry, is_local, answer })
@@ -247,12 +251,13 @@ impl LayerState {
         primary: &Key,
         request: &HeaderMap,
     ) -> Option<Located> {
-        let found = self.found::<B>(primary).await?;
+        let found = self.found::<B>(primary, &Tags::none()).await?;
         let CacheAnswer::VaryIndex(vary_index) = &*found.answer else {
             return found.located(primary);
         };
         let key = vary_index.key_for(primary, request);
-        let located = self.response_at::<B>(&key).await?;
+        let tags = VaryIndex::tags_of_request(Some(vary_index), primary);
+        let located = self.response_at::<B>(&key, &tags).await?;
         let (vary_index, index_left) = (Some(Arc::clone(vary_index)), left_of(&found.entry));
         Some(Located { vary_index, index_left, ..located })
     }

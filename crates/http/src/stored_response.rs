@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::Key;
-use bellwether::store::Entry;
+use bellwether::store::{Entry, Tags};
 use http::{HeaderMap, Request, header};
 
 use super::cache_request::{CacheRequest, FetchRequest, RequestBody};
 use super::codec::{CacheAnswer, CachedResponse};
 use super::layer_state::{LayerState, Located, left_of};
 use super::rules;
+use super::vary_index::VaryIndex;
 
 /// What the store has for a key when the origin is asked.
 pub(super) struct StoredResponse {
@@ -33,13 +34,15 @@ impl StoredResponse {
         let FetchRequest { key, cache_request, vary_index, .. } = fetch_request;
         let CacheRequest { demand, primary, .. } = &**cache_request;
         let for_validation = Self::key_for_validation(key);
+        let (tags, none) =
+            (VaryIndex::tags_of_request(vary_index.as_deref(), primary), Tags::none());
         let index = async {
             vary_index.as_ref()?;
-            shared.client.lookup(primary).await
+            shared.client.lookup(primary, &none).await
         };
         let (entry, validated, index) = tokio::join!(
-            shared.client.lookup(key),
-            shared.response_at::<B>(&for_validation),
+            shared.client.lookup(key, &tags),
+            shared.response_at::<B>(&for_validation, &none),
             index
         );
         let cached = entry.as_ref().and_then(|entry| {

@@ -12,7 +12,7 @@ use tokio::join;
 use tokio::sync::Semaphore;
 
 use crate::expired_variants::{ENGLISH, GERMAN, VARY, with_variants};
-use crate::origin::{Origin, cached, get, is_hit, page, patient_redis, plain, says, text};
+use crate::origin::{Origin, ask, cached, get, is_hit, page, patient_redis, plain, says, text};
 
 fn patient(url: &str) -> RedisOptions {
     RedisOptions::new(url, "test").unwrap().timeout(Duration::from_secs(30))
@@ -30,11 +30,13 @@ async fn the_first_hit_of_a_variant_in_a_process_is_two_round_trips() {
     let (server, store) = patient_redis().await;
     let origin = Origin::echoing();
     with_variants(&plain(store).build().unwrap(), &origin, &[]).await;
-    let store = patient(&server.url()).connect().await.unwrap();
-    let late = cached(&plain(store).build().unwrap(), &origin);
-    let before = reads(&server);
-    assert!(is_hit(&get(&late, &[VARY, ENGLISH]).await));
-    assert_eq!(reads(&server) - before, 2);
+    for method in ["GET", "HEAD"] {
+        let store = patient(&server.url()).connect().await.unwrap();
+        let late = cached(&plain(store).build().unwrap(), &origin);
+        let before = reads(&server);
+        assert!(is_hit(&ask(&late, method, "http://shop/item", &[VARY, ENGLISH]).await));
+        assert_eq!(reads(&server) - before, 2, "{method}");
+    }
 }
 
 #[tokio::test]
