@@ -341,8 +341,11 @@ impl LayerState {
 
 /// Makes the entry of a key stale, or the variants of the index that it is. Returns whether there was an entry.
 ///
-/// An index that expired would be gone, and all variants with it. No load replaces one by a response while it is
-/// stored, so if it is still there, nothing else needs to expire.
+/// An index that expired would be gone, and all variants with it. So if it is still there, only the variants expire.
+///
+/// That ends no load of the target itself. Seldom is there one beside an index: a forced refresh that began as the
+/// index was being stored, or a load whose lease is newer than that of the index, which lapsed before its commit. What
+/// such a load stores counts as newer than the expiry, though it may have begun before.
 async fn expire(client: AdapterCache<HttpCodec>, key: Key) -> Result<bool, StoreError> {
     let store = client.store();
     let is_index = async || {
