@@ -193,9 +193,9 @@ impl RedisOptions {
     /// gets no reply in time, when a connection breaks, when sentinels name another primary, and when a
     /// slot of a cluster gets another owner.
     ///
-    /// To re-assert an invalidation costs a load of its key, and of each entry with its tag. To
-    /// re-assert the expiry of an HTTP response with variants removes the variants, also those that
-    /// were loaded since. That costs a load for each, and their stale windows are lost.
+    /// To re-assert an invalidation costs a load of its key, and of each entry with its tag. The variants of
+    /// an HTTP response share a tag: to re-assert its expiry makes them stale again, also those that were
+    /// loaded since, each for its own stale windows.
     /// [`connect`](Self::connect) fails if it is more than ten minutes.
     ///
     /// Default: 10 s, many times what a replica usually lags behind. Zero re-asserts none.
