@@ -17,7 +17,7 @@ use crate::expired_variants::{
 };
 use crate::origin::{Origin, cached, field, get, memory, page, plain, says, text};
 
-/// An origin that takes a second for a response. `max-age=0` is shared, and not stored.
+/// An origin that takes a second for a response.
 fn slow(cache_control: &'static str) -> Origin {
     Origin::new(async move |_, nth| {
         sleep(Duration::from_secs(1)).await;
@@ -54,7 +54,7 @@ async fn a_request_after_an_expiry_does_not_take_the_load_from_before_it_for_a_n
     }
 }
 
-/// What is not stored has no window.
+/// It has no stale window.
 #[tokio::test(start_paused = true)]
 async fn a_request_after_an_expiry_does_not_share_a_response_from_before_it() {
     let origin = Origin::new(async |_, nth| {
@@ -151,7 +151,7 @@ async fn a_request_that_is_late_does_not_remove_the_variant_of_a_newer_load() {
     let layer = plain(store.clone()).build().unwrap();
     let cache = with_variants(&layer, &origin, &[]).await;
     layer.handle().expire(&uri()).await.unwrap();
-    // It has seen the variant from before the expiry, and is about to remove that.
+    // It has found the variant expired, and is about to ask for the lease.
     let held = store.on(Operation::Acquire).nth(1).hold();
     let other = cached(&plain(store.inner().clone()).build().unwrap(), &origin);
     let meanwhile = async {
@@ -165,7 +165,7 @@ async fn a_request_that_is_late_does_not_remove_the_variant_of_a_newer_load() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_burst_of_requests_for_an_expired_variant_tells_the_store_once() {
+async fn a_burst_of_requests_for_an_expired_variant_takes_few_leases() {
     let store = FaultyStore::new(MemoryStore::new(100)).remote();
     let layer = plain(store.clone()).build().unwrap();
     let cache = with_variants(&layer, &Origin::echoing(), &[WINDOW]).await;
