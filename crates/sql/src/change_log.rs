@@ -145,6 +145,6 @@ impl<D: ChangesDatabase> ChangeLog<D> {
         target: WithdrawalTarget,
         change: Withdrawal,
     ) -> Result<(), sqlx::Error> {
-        self.table.insert(connection, &[new_row(name, &target, change)], false).await.map(drop)
+        self.table.insert(connection, &[new_row(name, &target, change)], false).await
     }
 }

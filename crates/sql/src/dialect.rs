@@ -57,8 +57,6 @@ pub enum BoundValue<'a> {
 pub struct Statements {
     pub schema: &'static str,
     pub insert: &'static str,
-    /// Finds the ids of inserted rows, if `insert` does not give them.
-    pub inserted: Option<&'static str>,
     pub take: &'static str,
     pub applied: &'static str,
     pub note: &'static str,
@@ -74,16 +72,15 @@ pub struct Statements {
 
 /// The statements in the files of a folder.
 macro_rules! statements {
-    ($folder:literal, inserted: $inserted:expr, $($name:ident),*) => {
+    ($folder:literal, $($name:ident),*) => {
         Statements {
-            inserted: $inserted,
             $($name: include_str!(concat!("../sql/", $folder, "/", stringify!($name), ".sql"))),*
         }
     };
-    ($folder:literal, inserted: $inserted:expr) => {
+    ($folder:literal) => {
         statements!(
-            $folder, inserted: $inserted, schema, insert, take, applied, note, register,
-            forget, retry, backlog, times, applied_after, delete_applied, delete_failed
+            $folder, schema, insert, take, applied, note, register, forget, retry, backlog, times,
+            applied_after, delete_applied, delete_failed
         )
     };
 }

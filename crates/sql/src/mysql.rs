@@ -8,8 +8,7 @@ use tokio::sync::watch;
 use super::dialect::{BoundValue, Dialect, Statements, bound, run_statements, statements};
 
 impl Dialect for MySql {
-    const STATEMENTS: Statements =
-        statements!("mysql", inserted: Some(include_str!("../sql/mysql/inserted.sql")));
+    const STATEMENTS: Statements = statements!("mysql");
     const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION";
 
     fn schema(pool: &Pool<Self>) -> String {

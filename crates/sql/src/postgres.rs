@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::dialect::{BoundValue, Dialect, Statements, bound, run_statements, statements};
 
 impl Dialect for Postgres {
-    const STATEMENTS: Statements = statements!("postgres", inserted: None);
+    const STATEMENTS: Statements = statements!("postgres");
     const BEGIN: &str = "BEGIN";
 
     fn schema(_: &Pool<Self>) -> String {

@@ -131,14 +131,10 @@ impl<D: Dialect> ChangeTable<D> {
         connection: &mut D::Connection,
         rows: &[Json],
         quiet: bool,
-    ) -> Result<Vec<i64>, Error> {
+    ) -> Result<(), Error> {
         let rows = json!(rows).to_string();
         let values = [BoundValue::Text(&rows), BoundValue::Number(quiet.into())];
-        let ids = self.fetch(connection, D::STATEMENTS.insert, &values).await?;
-        match D::STATEMENTS.inserted {
-            Some(inserted) => self.fetch(connection, inserted, &[]).await,
-            None => Ok(ids),
-        }
+        self.execute(connection, D::STATEMENTS.insert, &values).await.map(drop)
     }
 
     /// Takes pending rows above an id, oldest first, until the transaction ends: those that some stores have, or those
@@ -153,7 +149,7 @@ impl<D: Dialect> ChangeTable<D> {
         self.fetch(connection, D::STATEMENTS.take, &values).await
     }
 
-    /// Notes which rows were applied, but for those that another transaction holds, and why others were not.
+    /// Notes which taken rows were applied, and why others were not.
     pub(crate) async fn settle(
         &self,
         connection: &mut D::Connection,

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bellwether::adapter::{change, result_of_all};
@@ -71,8 +70,8 @@ impl<D: ChangesDatabase> ChangeTransaction<D> {
     }
 
     /// Writes what has changed as rows, commits, and invalidates at once: without a wait for a follower, and
-    /// without a message to one. If this process dies in between, a follower finds the rows within its
-    /// [`poll`](crate::Follower::poll) interval.
+    /// without a message to one. A follower finds the rows within its [`poll`](crate::Follower::poll) interval and
+    /// repeats them: in other regions, for other versions of a cache, and for this process, which may have died.
     ///
     /// If the commit fails, it is invalidated too, since the commit may have happened.
     ///
@@ -86,32 +85,19 @@ impl<D: ChangesDatabase> ChangeTransaction<D> {
     /// Once it has been polled, dropping it stops neither the commit nor the invalidation.
     pub async fn commit(self) -> Result<Changed<()>, sqlx::Error> {
         let Self { table, mut transaction, rows, invalidations } = self;
-        let ids = Arc::new(OnceLock::new());
-        let (of_rows, written) = (table.clone(), Arc::clone(&ids));
         let write = async move {
             if !rows.is_empty() {
-                let rows = of_rows.insert(&mut transaction, &rows, true).await?;
-                transaction.commit().await?;
-                _ = written.set(rows);
-                return Ok(());
+                table.insert(&mut transaction, &rows, true).await?;
             }
             transaction.commit().await
         };
+        // The rows stay pending: other regions and other versions need them, of which only followers know.
         let invalidate = async move {
             let each = invalidations.into_iter().map(|(handle, target, change)| async move {
                 apply(&handle, target, change).await
             });
             let results: Vec<_> = stream::iter(each).buffer_unordered(AT_ONCE).collect().await;
-            result_of_all(results)?;
-            if let Some(ids) = ids.get().cloned() {
-                // The caller need not wait for it: if it does not happen, a follower does the same again.
-                // Rows that a follower holds are left to it.
-                tokio::spawn(async move {
-                    let mut connection = table.pool.acquire().await?;
-                    table.settle(&mut connection, &ids, &[]).await
-                });
-            }
-            Ok(())
+            result_of_all(results)
         };
         change(write, invalidate).await
     }

@@ -15,8 +15,6 @@ CREATE TABLE IF NOT EXISTS bellwether_changes (
     -- NULL invalidates. Else the entries become stale over so many milliseconds.
     expire_ms bigint NULL,
     made_at timestamp(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
-    -- The connection that has made it.
-    connection bigint NOT NULL DEFAULT 0,
     -- The stores that have it, by their places, while others do not.
     reached varchar(255) NOT NULL DEFAULT '',
     applied_at timestamp(6) NULL DEFAULT NULL,

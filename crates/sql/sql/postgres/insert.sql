@@ -3,4 +3,3 @@ WITH setting AS MATERIALIZED (SELECT CASE WHEN $2 = 1 THEN set_config('bellwethe
 INSERT INTO public.bellwether_changes (target, name, parts, expire_ms)
 SELECT made ->> 0, made ->> 1, (made ->> 2)::jsonb, (made ->> 3)::bigint
 FROM setting, json_array_elements($1::text::json) AS made
-RETURNING id::text

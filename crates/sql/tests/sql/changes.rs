@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use bellwether::{Changed, Tag};
+use bellwether::{Cache, Changed, Tag};
+use bellwether_redis::RedisStore;
 use bellwether_sql::ChangeLog;
+use bellwether_testkit::servers::RedisServer;
 
-use crate::place::{Place, fill, stored};
-
-const APPLIED: &str = "SELECT count(*) FROM bellwether_changes WHERE applied_at IS NOT NULL";
+use crate::place::{Place, cache, fill, stored};
 
 #[tokio::test]
-async fn a_commit_invalidates_at_once_and_leaves_nothing_to_a_follower() {
+async fn a_commit_invalidates_at_once_and_leaves_its_rows_to_followers() {
     let place = Place::start().await;
     place.run("CREATE TABLE prices (id bigint PRIMARY KEY, price bigint)").await;
     let changes = ChangeLog::new(place.pool.clone());
@@ -28,8 +28,33 @@ async fn a_commit_invalidates_at_once_and_leaves_nothing_to_a_follower() {
     assert_eq!(stored(&place.items, 1).await, None);
     assert_eq!(fill(&tagged, 2, 2).await, 2);
     assert_eq!(place.value("SELECT price FROM prices").await, 999);
-    while place.value(APPLIED).await < 2 {}
-    assert_eq!(place.pending().await, 0);
+    assert_eq!(place.pending().await, 2);
+    let _follower = place.follow().await;
+    place.applied().await;
+}
+
+/// A writer has one store and one version. It ended its row, which others never got.
+#[tokio::test]
+async fn a_commit_reaches_the_stores_of_other_regions_and_the_caches_of_other_versions() {
+    let (place, abroad) = (Place::start().await, RedisServer::start());
+    let store = RedisStore::connect(&abroad.url(), "shop").await.expect("the store");
+    let hour = Duration::from_secs(3_600);
+    let builder = Cache::<i64, i64>::builder("item", place.store.clone()).ttl(hour);
+    let others = [cache("item", &store), builder.version(2).build().expect("options")];
+    let follower = place.follower().also(store).cache(&place.items).cache(&others[1]);
+    let _follower = follower.start().await.expect("a follower");
+    for cache in [&place.items, &others[0], &others[1]] {
+        fill(cache, 42, 1).await;
+    }
+    let changes = ChangeLog::new(place.pool.clone());
+    let mut transaction = changes.begin().await.expect("a transaction");
+    transaction.invalidate(&place.items, 42);
+    assert!(matches!(transaction.commit().await.expect("a commit"), Changed::Invalidated(())));
+    assert_eq!(stored(&place.items, 42).await, None);
+    place.applied().await;
+    for other in &others {
+        assert_eq!(stored(other, 42).await, None);
+    }
 }
 
 #[tokio::test]
@@ -82,6 +107,6 @@ async fn a_caller_that_leaves_stops_neither_the_commit_nor_the_invalidation() {
     // It is polled once.
     let left = tokio::time::timeout(Duration::ZERO, transaction.commit()).await;
     assert!(left.is_err(), "{left:?}");
-    while place.value(APPLIED).await < 1 {}
-    assert_eq!(stored(&place.items, 42).await, None);
+    while place.value("SELECT count(*) FROM bellwether_changes").await < 1 {}
+    while stored(&place.items, 42).await.is_some() {}
 }
