@@ -1,8 +1,8 @@
 -- bellwether 1: a table of changes that followers apply to the cache, and procedures that fill it.
 --
 -- It may be run again, and leaves what is there. It needs MariaDB 10.6, or MySQL 8.0.29. Procedures and triggers write
--- with the rights of the account that has made them. To call the procedures, an account needs EXECUTE on them; a
--- program that records changes and a follower need SELECT, INSERT, UPDATE and DELETE on both tables.
+-- with the rights of the account that has made them. To call the procedures, an account needs EXECUTE on them; to
+-- record changes by a program, INSERT on bellwether_changes; a follower needs SELECT, INSERT, UPDATE and DELETE on both tables.
 
 CREATE TABLE IF NOT EXISTS bellwether_changes (
     id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,

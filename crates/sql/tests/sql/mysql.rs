@@ -180,6 +180,14 @@ async fn an_account_without_rights_on_the_table_writes_to_mariadb_by_triggers() 
     let call = sqlx::raw_sql("CALL bellwether_clear()").execute(&pool).await;
     let error = call.expect_err("no right").to_string();
     assert!(error.contains("denied"), "{error}");
+
+    // A program that records changes needs one right.
+    place.run("GRANT INSERT ON test.bellwether_changes TO shop@'%'").await;
+    let pool = MySqlPool::connect(&url).await.expect("an account");
+    let mut transaction = ChangeLog::new(pool).begin().await.expect("a transaction");
+    transaction.invalidate(&place.items, 2);
+    assert!(matches!(transaction.commit().await.expect("a commit"), Changed::Invalidated(())));
+    assert_eq!(place.recorded().await, ["key item [2]"]);
 }
 
 #[tokio::test]

@@ -1,5 +1,8 @@
 //! Writers that have never heard of a cache.
 
+use bellwether::Changed;
+use bellwether_sql::ChangeLog;
+
 use crate::place::{Place, fill, stored};
 
 /// The rows that were recorded, in order of their text, and takes them.
@@ -82,6 +85,14 @@ async fn a_role_without_rights_on_the_table_of_changes_writes_by_triggers_and_no
         error.to_string().contains("permission denied for table bellwether_changes"),
         "{error}"
     );
+
+    // A program that records changes needs one right.
+    place.run("GRANT INSERT ON bellwether_changes TO shop").await;
+    let mut transaction = ChangeLog::new(place.pool.clone()).begin().await.expect("a transaction");
+    sqlx::raw_sql("SET LOCAL ROLE shop").execute(&mut *transaction).await.expect("a role");
+    transaction.invalidate(&place.items, 2);
+    assert!(matches!(transaction.commit().await.expect("a commit"), Changed::Invalidated(())));
+    assert_eq!(recorded(&place).await, ["key item [2]"]);
 }
 
 #[tokio::test]
