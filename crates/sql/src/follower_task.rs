@@ -83,18 +83,24 @@ impl<D: Dialect> FollowerTask<D> {
         if self.listens {
             listening.spawn(D::listen(&self.table.pool, heard.clone()));
         }
-        let (mut woken, mut pause, mut looks) = (false, PAUSES.0, LOOKS.0);
+        let (mut pause, mut looks) = (PAUSES.0, LOOKS.0);
+        // When the last full round was, and how long after it the next one is due.
+        let (mut full_at, mut wait) = (Instant::now(), Duration::ZERO);
         while stopped.has_changed().is_ok() {
-            let round = self.round(woken).await.unwrap_or_else(|error| {
+            let is_full = full_at.elapsed() >= wait;
+            let round = self.round(is_full).await.unwrap_or_else(|error| {
                 self.counters.note(|stats| stats.database_errors += 1);
                 warn_throttled!(target: "bellwether::changes", error = %error, "the table of changes cannot be read");
                 Round::Failed
             });
             let poll = if *hears.borrow() { POLLS.1 } else { POLLS.0 };
-            let wait = match round {
+            wait = match round {
                 Round::Failed => pause,
                 Round::Idle | Round::Applied => self.poll.unwrap_or(poll),
             };
+            if is_full || round == Round::Failed {
+                full_at = Instant::now();
+            }
             let wakes = async {
                 match round {
                     // With rows that cannot be applied, a message says nothing new.
@@ -105,20 +111,20 @@ impl<D: Dialect> FollowerTask<D> {
                 }
                 hears.changed().await
             };
-            woken = tokio::select! {
-                _ = wakes => true,
-                () = sleep(wait) => false,
+            tokio::select! {
+                _ = wakes => {}
+                () = sleep(wait.saturating_sub(full_at.elapsed())) => {}
                 _ = stopped.changed() => break,
-            };
+            }
             pause = if round == Round::Failed { (pause * 2).min(PAUSES.1) } else { PAUSES.0 };
             looks = if round == Round::Idle { (looks * 2).min(LOOKS.1) } else { LOOKS.0 };
         }
     }
 
-    /// Applies all that is pending, and does what is due. If no message woke it, it first looks whether anything is.
-    async fn round(&mut self, woken: bool) -> Result<Round, sqlx::Error> {
+    /// Applies all that is pending. A full round first looks whether anything is, and does what is due.
+    async fn round(&mut self, is_full: bool) -> Result<Round, sqlx::Error> {
         let table = &self.table;
-        if !woken {
+        if is_full {
             let (pending, oldest) = table.backlog().await?;
             self.counters.note(|stats| {
                 stats.pending = pending;

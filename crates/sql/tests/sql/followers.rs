@@ -6,7 +6,8 @@ use bellwether::{Cache, Tag};
 use bellwether_redis::RedisStore;
 use bellwether_testkit::recorder::Published;
 use bellwether_testkit::servers::RedisServer;
-use bellwether_testkit::wait::until;
+use bellwether_testkit::wait::{PATIENCE, until};
+use tokio::time::{sleep, timeout};
 
 use crate::place::{Place, cache, fill, stored};
 
@@ -143,6 +144,32 @@ async fn rows_are_deleted_after_their_time() {
     place.applied().await;
     while place.value("SELECT count(*) FROM bellwether_changes").await > 0 {}
     assert_eq!(none.stats().reapplied, 0);
+}
+
+/// Each message began the wait for the next look anew, and only a look deletes, registers, counts what waits, and notices
+/// that a store has connected again.
+#[tokio::test]
+async fn a_follower_that_messages_wake_again_and_again_does_what_is_due() {
+    let place = Place::start().await;
+    let follower = place.follower().cache(&place.items).retain(Duration::from_millis(1));
+    let _follower = follower.start().await.expect("a follower");
+    place.run("SELECT bellwether_invalidate('item', 1)").await;
+    let messages = async {
+        loop {
+            place.run("SELECT bellwether_invalidate('item', 2)").await;
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let first = "SELECT count(*) FROM bellwether_changes WHERE parts = '[1]'";
+    let deleted = async {
+        while place.value(first).await > 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        () = messages => {}
+        done = timeout(PATIENCE, deleted) => done.expect("it deletes what is old"),
+    }
 }
 
 #[tokio::test]
