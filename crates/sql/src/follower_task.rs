@@ -36,6 +36,8 @@ pub(crate) struct FollowerTask<D: Database> {
     unknown: BTreeSet<String>,
     deletes_at: Instant,
     registers_at: Instant,
+    /// The time between its last registration and that one.
+    registers_after: Duration,
 }
 
 /// What came of one batch.
@@ -72,7 +74,8 @@ impl<D: Dialect> FollowerTask<D> {
             connects: BTreeMap::new(),
             unknown: BTreeSet::new(),
             deletes_at: now,
-            registers_at: now + REGISTERS_EVERY,
+            registers_at: now + REGISTERS.0,
+            registers_after: REGISTERS.0,
         }
     }
 
@@ -136,7 +139,8 @@ impl<D: Dialect> FollowerTask<D> {
             }
             if Instant::now() >= self.registers_at {
                 table.register(&self.kinds).await?;
-                self.registers_at = Instant::now() + REGISTERS_EVERY;
+                self.registers_after = (self.registers_after * 2).min(REGISTERS.1);
+                self.registers_at = Instant::now() + self.registers_after;
             }
             self.apply_again().await?;
             if pending == 0 {
@@ -281,8 +285,9 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mi
 /// How often old rows are deleted, at most and at least.
 const DELETES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
-/// A follower that is not heard of for a day is forgotten.
-const REGISTERS_EVERY: Duration = Duration::from_secs(60 * 60);
+/// How often a follower says what it has: first soon after its start, since others may still give up rows that they had
+/// taken before it, and then ever less often. One that is not heard of for a day is forgotten.
+const REGISTERS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60 * 60));
 
 /// How many unknown names are reported, each once.
 const MOST_NAMES: usize = 1_000;

@@ -89,6 +89,31 @@ async fn a_name_that_no_follower_has_and_parts_that_are_none_get_their_reason_an
     assert_eq!(stored(&other, 1).await, None);
 }
 
+/// A follower had taken the row before this one said that it has the name, and gave it up after this one had let such
+/// rows wait again.
+#[tokio::test]
+async fn a_row_that_was_given_up_beside_a_start_is_applied_after_all() {
+    let place = Place::start().await;
+    let _first = place.follow().await;
+    let other = cache("other", &place.store);
+    fill(&other, 1, 1).await;
+    place.redis.stop();
+    place.run("SELECT bellwether_invalidate('item', 1), bellwether_invalidate('other', 1)").await;
+    let holds = "SELECT count(*) FROM pg_stat_activity
+        WHERE state = 'idle in transaction' AND state_change < clock_timestamp() - interval '50 ms'";
+    while place.value(holds).await == 0 {}
+    let _second = place.follower().cache(&other).start().await.expect("a follower");
+    place.redis.resume();
+    let applied = async {
+        let left = "SELECT count(*) FROM bellwether_changes WHERE applied_at IS NULL";
+        while place.value(left).await > 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, applied).await.expect("all is applied");
+    assert_eq!(stored(&other, 1).await, None);
+}
+
 #[tokio::test]
 async fn a_row_is_done_when_the_stores_of_all_regions_have_it() {
     let place = Place::start().await;
