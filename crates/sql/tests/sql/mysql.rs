@@ -9,7 +9,7 @@ use bellwether_testkit::servers::{MariaDbServer, RedisServer};
 use bellwether_testkit::wait::{PATIENCE, until};
 use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use sqlx::{MySql, Row};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use crate::place::{cache, fill, stored};
@@ -291,6 +291,30 @@ async fn a_follower_of_a_mariadb_holds_up_no_writer() {
     place.redis.resume();
     place.applied().await;
     until("all is counted", || follower.stats().applied == 2).await;
+}
+
+/// In a small table, MariaDB reads all rows, and waits for those of others, unless it is told to read by an index.
+#[tokio::test]
+async fn a_writer_to_a_mariadb_holds_up_no_follower() {
+    let place = Place::start().await;
+    let mut writer = place.pool.begin().await.expect("a transaction");
+    let call = sqlx::raw_sql("CALL bellwether_invalidate('item', JSON_ARRAY(1))");
+    call.execute(&mut *writer).await.expect("a row");
+    let follower = place.follower().cache(&place.items).retain(Duration::from_millis(1));
+    let _follower = follower.start().await.expect("a follower");
+    let follows = async {
+        place.run("CALL bellwether_invalidate('item', JSON_ARRAY(2))").await;
+        place.run("CALL bellwether_invalidate('other', JSON_ARRAY(3))").await;
+        place.applied().await;
+        let _other = place.follower().kind("other", "other").start().await.expect("a follower");
+        while place.value("SELECT COUNT(*) FROM bellwether_changes").await > 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    // It would wait for 50 s.
+    timeout(Duration::from_secs(30), follows).await.expect("it applies and deletes");
+    writer.commit().await.expect("a commit");
+    place.applied().await;
 }
 
 #[tokio::test]
