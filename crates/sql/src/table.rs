@@ -24,8 +24,11 @@ impl<D: Database> Clone for ChangeTable<D> {
     }
 }
 
-/// A row to be written: a key in the cache of a name, or a tag.
-pub(crate) fn new_row(name: &str, target: &WithdrawalTarget, change: Withdrawal) -> Json {
+/// A row to be written.
+pub(crate) type NewRow = Json;
+
+/// A row of a key in the cache of a name, or of a tag.
+pub(crate) fn new_row(name: &str, target: &WithdrawalTarget, change: Withdrawal) -> NewRow {
     let (target, parts) = match target {
         WithdrawalTarget::Key(key) => ("key", json_of(key.parts())),
         WithdrawalTarget::Tag(tag) => ("tag", json_of(tag.parts())),
@@ -129,7 +132,7 @@ impl<D: Dialect> ChangeTable<D> {
     pub(crate) async fn insert(
         &self,
         connection: &mut D::Connection,
-        rows: &[Json],
+        rows: &[NewRow],
         quiet: bool,
     ) -> Result<(), Error> {
         let rows = json!(rows).to_string();

@@ -10,11 +10,10 @@ use bellwether::stats::StatsSource;
 use bellwether::store::{Withdrawal, WithdrawalTarget};
 use bellwether::{Cache, CacheError, Changed, KeyOf, Tag};
 use futures_util::stream::{self, StreamExt};
-use serde_json::Value;
 use sqlx::Transaction;
 
 use super::dialect::ChangesDatabase;
-use super::table::{ChangeTable, new_row};
+use super::table::{ChangeTable, NewRow, new_row};
 
 /// A transaction that invalidates what it has changed. Made by
 /// [`ChangeLog::begin`](crate::ChangeLog::begin).
@@ -24,7 +23,7 @@ use super::table::{ChangeTable, new_row};
 pub struct ChangeTransaction<D: ChangesDatabase> {
     table: ChangeTable<D>,
     transaction: Transaction<'static, D>,
-    rows: Vec<Value>,
+    rows: Vec<NewRow>,
     /// What the rows say, for the caches of this process.
     invalidations: Vec<(Handle, WithdrawalTarget, Withdrawal)>,
 }
