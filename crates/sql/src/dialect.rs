@@ -6,7 +6,6 @@
 )]
 
 use sqlx::{Database, Error, Pool};
-use tokio::sync::watch;
 
 /// A database that keeps the table of changes: `sqlx::Postgres` with the feature `postgres`, `sqlx::MySql` with the
 /// feature `mysql`.
@@ -24,10 +23,10 @@ pub trait Dialect: Database {
     /// The name of the schema, by which metrics know the table.
     fn schema(pool: &Pool<Self>) -> String;
 
-    /// Hears of new rows, if the database tells: sends whether it does, and with each row that it does.
+    /// Hears of new rows, if the database tells: calls `heard` with whether it does, also for each row.
     fn listen(
         pool: &Pool<Self>,
-        heard: watch::Sender<bool>,
+        heard: impl Fn(bool) + Send + 'static,
     ) -> impl Future<Output = ()> + Send + 'static;
 
     /// Runs a statement, and returns how many rows it has changed. Without values, it may be several.

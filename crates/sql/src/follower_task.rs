@@ -84,7 +84,9 @@ impl<D: Dialect> FollowerTask<D> {
         let (heard, mut hears) = watch::channel(false);
         let mut listening = JoinSet::new();
         if self.listens {
-            listening.spawn(D::listen(&self.table.pool, heard.clone()));
+            let heard = heard.clone();
+            let tell = move |is_told| _ = heard.send_replace(is_told);
+            listening.spawn(D::listen(&self.table.pool, tell));
         }
         let (mut pause, mut looks) = (PAUSES.0, LOOKS.0);
         // When the last full round was, and how long after it the next one is due.

@@ -3,7 +3,6 @@
 use std::future;
 
 use sqlx::{Error, Executor, MySql, Pool};
-use tokio::sync::watch;
 
 use super::dialect::{BoundValue, Dialect, Statements, bound, run_statements, statements};
 
@@ -15,7 +14,10 @@ impl Dialect for MySql {
         pool.connect_options().get_database().unwrap_or_default().to_owned()
     }
 
-    fn listen(_: &Pool<Self>, _: watch::Sender<bool>) -> impl Future<Output = ()> + Send + 'static {
+    fn listen(
+        _: &Pool<Self>,
+        _: impl Fn(bool) + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static {
         future::pending()
     }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use sqlx::{Error, Executor, Pool, Postgres};
-use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::dialect::{BoundValue, Dialect, Statements, bound, run_statements, statements};
@@ -20,7 +19,7 @@ impl Dialect for Postgres {
     /// Connects again for ever, beside the pool. The first message of each connection is that there may have been some.
     fn listen(
         pool: &Pool<Self>,
-        heard: watch::Sender<bool>,
+        heard: impl Fn(bool) + Send + 'static,
     ) -> impl Future<Output = ()> + Send + 'static {
         let options = (*pool.connect_options()).clone();
         let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
@@ -29,11 +28,11 @@ impl Dialect for Postgres {
                 if let Ok(mut listener) = PgListener::connect_with(&pool).await
                     && listener.listen("bellwether_changes").await.is_ok()
                 {
-                    heard.send_replace(true);
+                    heard(true);
                     while let Ok(Some(_)) = listener.try_recv().await {
-                        heard.send_replace(true);
+                        heard(true);
                     }
-                    heard.send_replace(false);
+                    heard(false);
                 }
                 sleep(Duration::from_secs(1)).await;
             }
