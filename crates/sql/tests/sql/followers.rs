@@ -171,7 +171,7 @@ async fn rows_are_deleted_after_their_time() {
     assert_eq!(none.stats().reapplied, 0);
 }
 
-/// Each message began the wait for the next look anew, and only a look deletes, registers, counts what waits, and notices
+/// A round that a message begins only applies rows. A full one also deletes, registers, counts what waits, and notices
 /// that a store has connected again.
 #[tokio::test]
 async fn a_follower_that_messages_wake_again_and_again_does_what_is_due() {
