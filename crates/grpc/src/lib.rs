@@ -16,7 +16,6 @@
 //! use tonic::{Request, Status};
 //! # fn authenticate(request: Request<()>) -> Result<Request<()>, Status> { Ok(request) }
 //!
-//! # fn layer() -> Result<(), bellwether::ConfigError> {
 //! let product = CachedMethod::fresh_for(Duration::from_secs(60))
 //!     .ignoring_credentials(); // all permitted callers get the same answer
 //! let layer = GrpcCacheLayer::builder(MemoryStore::new(10_000)) // or a RedisStore
@@ -28,9 +27,7 @@
 //!     .layer(InterceptorLayer::new(authenticate)) // sees every call
 //!     .layer(layer);
 //! # let _ = { let mut server = server; server.add_routes(catalog) };
-//! # Ok(())
-//! # }
-//! # layer().unwrap();
+//! # Ok::<_, bellwether::ConfigError>(())
 //! ```
 //!
 //! **A call with a token bypasses the cache,** unless the method is marked

@@ -9,7 +9,6 @@
 //!
 //! let store = RedisStore::connect("redis://127.0.0.1:6379", "shop").await?;
 //! let items: Cache<u64, String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build()?;
-//! # let _ = items;
 //! # Ok(())
 //! # }
 //! ```
