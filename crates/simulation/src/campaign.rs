@@ -5,7 +5,8 @@ use std::sync::Mutex;
 use std::thread;
 
 use crate::locked;
-use crate::world::{Run, RunOutcome};
+use crate::run::{Run, RunOutcome};
+use crate::world::simulate;
 
 /// The sum of runs.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +36,7 @@ impl Campaign {
                 let seed = first.seed.wrapping_add(*begun);
                 *begun += 1;
                 drop(locked_state);
-                let outcome = Run { seed, ..first.clone() }.run();
+                let outcome = simulate(&Run { seed, ..first.clone() });
                 locked(&state).1.add(seed, outcome);
             }
         };

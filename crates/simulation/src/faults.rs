@@ -5,7 +5,7 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 
 use crate::host::Millis;
-use crate::network::{Fate, NetworkState};
+use crate::network::{Fate, NetworkState, NodeId};
 use crate::server::ModelServer;
 use crate::time_costs::Pace;
 use crate::topology::Topology;
@@ -73,6 +73,27 @@ use FaultKind::{
     Trickle,
 };
 
+/// The kinds that need neither sentinels nor a cluster, and no costs of time.
+const OF_ANY: [FaultKind; 17] = [
+    Delay,
+    DelayMessages,
+    CutRequest,
+    LoseReply,
+    CutReply,
+    HalfOpen,
+    Stall,
+    CutOff,
+    RestartEmpty,
+    RestartOld,
+    ClockJump,
+    Pause,
+    KillProcess,
+    Full,
+    ForgetScripts,
+    Evict,
+    Demote,
+];
+
 impl FaultKind {
     /// The kinds of a run: none, or some.
     pub(crate) fn menu(
@@ -80,31 +101,12 @@ impl FaultKind {
         topology: Topology,
         tags_of_answers: bool,
     ) -> Vec<Self> {
-        const ALL: [FaultKind; 17] = [
-            Delay,
-            DelayMessages,
-            CutRequest,
-            LoseReply,
-            CutReply,
-            HalfOpen,
-            Stall,
-            CutOff,
-            RestartEmpty,
-            RestartOld,
-            ClockJump,
-            Pause,
-            KillProcess,
-            Full,
-            ForgetScripts,
-            Evict,
-            Demote,
-        ];
         // Where single links end and no more, no request fails.
         if random.random_ratio(1, 8) {
             return vec![CutRequest, LoseReply, CutReply];
         }
         let count = *[0, 1, 2, 3, 4, 8].choose(random).expect("one");
-        let mut menu: Vec<_> = ALL.choose_multiple(random, count).copied().collect();
+        let mut menu: Vec<_> = OF_ANY.choose_multiple(random, count).copied().collect();
         // Much that goes wrong needs a message that is late.
         if !menu.is_empty() && random.random() {
             menu.push(*[Delay, DelayMessages].choose(random).expect("one"));
@@ -116,20 +118,19 @@ impl FaultKind {
                 !matches!(it, Delay | DelayMessages | Stall | CutOff | Pause | HalfOpen)
             });
         }
-        let own = match topology {
-            Topology::Single => {
-                menu.retain(|it| !tags_of_answers || !it.loses_tags());
-                return menu;
-            }
-            Topology::Sentinel => [Failover, SplitBrain, SentinelDown, StaleSentinel],
-            Topology::Cluster(_) => [Failover, SplitBrain, MoveSlots, MigrateSlots],
+        let own: &[Self] = match topology {
+            Topology::Single => &[],
+            Topology::Sentinel => &[Failover, SplitBrain, SentinelDown, StaleSentinel],
+            Topology::Cluster(_) => &[Failover, SplitBrain, MoveSlots, MigrateSlots],
         };
-        // With sentinels, another server takes over instead. The clocks of servers are those of the others.
-        let restarts = topology.is_cluster();
-        menu.retain(|it| !matches!(it, RestartEmpty | RestartOld) || restarts);
-        // The address of a primary is its own there.
-        menu.retain(|it| !matches!(it, ClockJump | Demote));
-        menu.extend(own.choose_multiple(random, count.min(4)).copied());
+        if !own.is_empty() {
+            // With sentinels, another server takes over instead. The clocks of servers are those of the others.
+            let restarts = topology.is_cluster();
+            menu.retain(|it| !matches!(it, RestartEmpty | RestartOld) || restarts);
+            // The address of a primary is its own there.
+            menu.retain(|it| !matches!(it, ClockJump | Demote));
+            menu.extend(own.choose_multiple(random, count.min(4)).copied());
+        }
         menu.retain(|it| !tags_of_answers || !it.loses_tags());
         menu
     }
@@ -204,48 +205,27 @@ impl FaultKind {
         let until = now + random.random_range(1..1_500);
         let primary = state.primaries().choose(random).copied();
         match self {
-            Delay => state.delay(random),
-            DelayMessages => state.delay_messages(random),
+            Delay => state.hindrances.delay(random),
+            DelayMessages => state.hindrances.delay_messages(random),
             CutRequest => state.doom_one(random, Fate::CutRequest),
             LoseReply => state.doom_one(random, Fate::LoseReply),
             CutReply => state.doom_one(random, Fate::CutReply),
             HalfOpen => state.doom_one(random, Fate::HalfOpen),
             Deaf => state.doom_one(random, Fate::Deaf),
             Mute => state.doom_one(random, Fate::Mute),
-            Trickle => primary.iter().for_each(|it| state.nodes[*it].trickles_until = until),
             Throttle => {
                 let bytes = *[20, 100, 1_000].choose(random).expect("one");
                 let process = random.random_range(0..processes);
-                state.throttle(process, Pace { bytes, each: 1 }, until);
+                state.hindrances.throttle(process, Pace { bytes, each: 1 }, until);
             }
-            Stall => primary.iter().for_each(|it| state.nodes[*it].stalled_until = until),
-            CutOff => drop(state.cut_off_until.insert(random.random_range(0..processes), until)),
+            CutOff => state.hindrances.cut_off(random.random_range(0..processes), until),
             ClockJump => {
                 let longest = *[500_000, 5_000_000, 1_000_000_000].choose(random).expect("one");
-                state.set_clock(random.random_range(-longest..=longest), now);
+                state.set_clock(random.random_range(-longest..=longest));
             }
-            Full => {
-                let is_full = random.random();
-                primary.iter().for_each(|it| state.change(*it, |server| server.set_full(is_full)));
-            }
-            Demote => {
-                let leads_there = random.random();
-                let demote = |server: &mut ModelServer| server.replace_primary(leads_there);
-                primary.iter().for_each(|it| state.change(*it, demote));
-            }
-            ForgetScripts => {
-                primary.iter().for_each(|it| state.change(*it, ModelServer::forget_scripts));
-            }
-            Evict => {
-                let time = primary.map(|it| state.time(it, now)).unwrap_or_default();
-                let evict = |server: &mut ModelServer| {
-                    let names = server.names(time);
-                    let names = names.iter().filter(|name| !name.ends_with(b":watermark"));
-                    let names: Vec<_> = names.collect();
-                    names.choose(random).inspect(|name| server.evict(name));
-                };
+            Stall | Trickle | Full | Demote | ForgetScripts | Evict => {
                 if let Some(primary) = primary {
-                    state.change(primary, evict);
+                    self.befall_primary(primary, state, random, until);
                 }
             }
             RestartEmpty | RestartOld | Pause | Quota | KillProcess | Failover | SplitBrain
@@ -254,5 +234,37 @@ impl FaultKind {
             }
         }
         true
+    }
+
+    /// Does what a primary suffers without an end of its process.
+    fn befall_primary(
+        self,
+        primary: NodeId,
+        state: &mut NetworkState,
+        random: &mut SmallRng,
+        until: Millis,
+    ) {
+        match self {
+            Stall => state.nodes[primary].stalled_until = until,
+            Trickle => state.nodes[primary].trickles_until = until,
+            Full => {
+                let is_full = random.random();
+                state.change(primary, |server| server.set_full(is_full));
+            }
+            Demote => {
+                let leads_there = random.random();
+                state.change(primary, |server| server.replace_primary(leads_there));
+            }
+            ForgetScripts => state.change(primary, ModelServer::forget_scripts),
+            _ => {
+                let time = state.time(primary);
+                state.change(primary, |server| {
+                    let names = server.names(time);
+                    let names = names.iter().filter(|name| !name.ends_with(b":watermark"));
+                    let names: Vec<_> = names.collect();
+                    names.choose(random).inspect(|name| server.evict(name));
+                });
+            }
+        }
     }
 }

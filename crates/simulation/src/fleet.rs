@@ -270,7 +270,7 @@ impl ServerFleet {
             };
             let nodes = self.topology.nodes().filter(|node| is_severed(*node, old));
             let pairs = nodes.map(|node| ((process, node), demoted_at));
-            shared.network.with(|state| state.severed_until.extend(pairs));
+            shared.network.with(|state| state.hindrances.sever(pairs));
         }
     }
 
@@ -382,9 +382,9 @@ impl ServerFleet {
 
     fn go_on_moving(&mut self, pause: Millis, shared: &Shared, now: Millis) {
         let Some(moving) = self.moving.clone() else { return };
-        let mut is_left = self.move_name(&moving, shared, now);
+        let mut is_left = self.move_name(&moving, shared);
         while is_left && pause == 0 {
-            is_left = self.move_name(&moving, shared, now);
+            is_left = self.move_name(&moving, shared);
         }
         if is_left {
             return self.plan(now + pause, FleetStep::MoveName { pause });
@@ -404,10 +404,10 @@ impl ServerFleet {
     }
 
     /// Moves a name. Returns false if none is left.
-    fn move_name(&self, moving: &SlotMove, shared: &Shared, now: Millis) -> bool {
+    fn move_name(&self, moving: &SlotMove, shared: &Shared) -> bool {
         let [from, to] = self.movers(moving);
         shared.network.with(|state| {
-            let [time, time_there] = [from, to].map(|node| state.time(node, now));
+            let [time, time_there] = [from, to].map(|node| state.time(node));
             let mut taken = None;
             state.change(from, |server| {
                 let mut names = server.names(time).into_iter();

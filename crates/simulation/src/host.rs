@@ -31,6 +31,9 @@ pub(crate) struct Host {
     begin: (Instant, Millis),
 }
 
+/// For how many milliseconds a host runs at once, at most: what it sends then is late by these, or its timers are.
+pub(crate) const LONGEST_STEP: Millis = 16;
+
 impl Host {
     pub(crate) fn new(now: Millis) -> Self {
         let mut builder = Builder::new_current_thread();

@@ -8,20 +8,24 @@
 
 mod burst;
 mod campaign;
+mod drawn_operation;
 mod faults;
 mod fleet;
 mod frames;
 mod history;
 mod host;
 mod journal;
+mod leaks;
 mod network;
 mod operations;
 mod plan;
 mod plan_kind;
+mod process;
 mod promises;
 mod recorded;
 mod reduced_run;
 mod reduction;
+mod run;
 mod server;
 mod slots;
 mod time_costs;
@@ -36,11 +40,12 @@ pub use self::campaign::Campaign;
 pub use self::plan_kind::PlanKind;
 pub use self::reduced_run::ReducedRun;
 pub use self::reduction::Reduction;
+pub use self::run::{Run, RunOutcome};
 pub use self::server::{
     ClientId, ClusterView, ModelServer, Mutations, NamedPrimary, ServerRole, ServerVersion,
     Snapshot,
 };
-pub use self::world::{Run, RunOutcome};
+pub use self::world::simulate;
 
 /// Half of the work is to make and drop small values.
 #[global_allocator]

@@ -115,18 +115,7 @@ impl RunPlan {
             _ => Topology::Cluster(pick(&[2, 3]) as usize),
         };
         let tags_of_answers = pick(&[0, 0, 1]) == 1;
-        // Those of one server are set by a fault. Those of a cluster differ, by little or by much. A tag that is
-        // known only from what was loaded, and has come from a node ahead, prevents commits until then.
-        let far = match tags_of_answers {
-            true => [0, 0, 0, 1_000, 2_000, -2_000],
-            false => [0, 0, 2_000, -400_000, 3_000_000, -90_000_000],
-        };
-        let clock_errors = match topology {
-            Topology::Cluster(shards) => {
-                (0..shards).map(|_| far[pick(&[0, 1, 2, 3, 4, 5]) as usize]).collect()
-            }
-            _ => vec![0],
-        };
+        let clock_errors = clock_errors(topology, tags_of_answers, &mut pick);
         let plan = Self {
             topology,
             costs: None,
@@ -152,10 +141,15 @@ impl RunPlan {
             faults: FaultKind::menu(random, topology, tags_of_answers),
             pause: *[20, 100, 500].choose(random).expect("one"),
         };
+        plan.suited_to_its_faults(random)
+    }
+
+    /// The same with what its faults need to do their work.
+    fn suited_to_its_faults(self, random: &mut SmallRng) -> Self {
         // As many as are kept are asserted again after a loss.
-        let is_single = topology == Topology::Single;
-        let needs_all = !is_single || plan.faults.iter().any(|it| it.needs_kept());
-        let plan = if needs_all { Self { kept: MOST_KEPT as usize, ..plan } } else { plan };
+        let is_single = self.topology == Topology::Single;
+        let needs_all = !is_single || self.faults.iter().any(|it| it.needs_kept());
+        let plan = if needs_all { Self { kept: MOST_KEPT as usize, ..self } } else { self };
         // A late message matters where the next lease of its key is taken before it arrives.
         match plan.faults.contains(&FaultKind::DelayMessages) && random.random() {
             true => Self { keys: 1, ttl: 20_000, rate: 500, changes: 40, longest_load: 60, ..plan },
@@ -217,6 +211,27 @@ impl RunPlan {
         };
         let builder = if self.refreshes_early { builder.refresh_early(1.0) } else { builder };
         builder.build().expect("options")
+    }
+}
+
+/// By how much the clocks of shards differ from that of the world, in microseconds.
+///
+/// That of one server is set by a fault. Those of a cluster differ, by little or by much. A tag that is known only
+/// from what was loaded, and has come from a node ahead, prevents commits until then.
+fn clock_errors(
+    topology: Topology,
+    tags_of_answers: bool,
+    pick: &mut impl FnMut(&[u32]) -> u32,
+) -> Vec<i64> {
+    let far = match tags_of_answers {
+        true => [0, 0, 0, 1_000, 2_000, -2_000],
+        false => [0, 0, 2_000, -400_000, 3_000_000, -90_000_000],
+    };
+    match topology {
+        Topology::Cluster(shards) => {
+            (0..shards).map(|_| far[pick(&[0, 1, 2, 3, 4, 5]) as usize]).collect()
+        }
+        _ => vec![0],
     }
 }
 

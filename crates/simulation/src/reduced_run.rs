@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::reduction::{FAULTS, OPERATIONS, Reduction, SIMPLIFICATIONS};
-use crate::world::{Run, RunOutcome};
+use crate::run::{Run, RunOutcome};
+use crate::world::simulate;
 
 /// A violation, and the least run that was found to have one.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ impl ReducedRun {
         if run.kind().is_burst() {
             return None;
         }
-        let outcome = run.run();
+        let outcome = simulate(run);
         let begun = outcome.begun_at_violation?;
         // Nothing that is left out moves the rest, so what is broken is broken by then, unless a leak is found
         // at the end.
@@ -40,7 +41,7 @@ impl ReducedRun {
         shrinker.leave_out(FAULTS);
         shrinker.simplify();
         let run = Run { ends_at: None, ..shrinker.run };
-        let outcome = Run { shows_trace: true, ..run.clone() }.run();
+        let outcome = simulate(&Run { shows_trace: true, ..run.clone() });
         Some(Self { run, outcome })
     }
 }
@@ -58,7 +59,7 @@ impl Shrinker {
         let Some(left) = self.runs.checked_sub(1) else { return false };
         self.runs = left;
         let run = Run { reduction, ..self.run.clone() };
-        let is_less = !run.run().violations.is_empty();
+        let is_less = !simulate(&run).violations.is_empty();
         if is_less {
             self.run = run;
         }

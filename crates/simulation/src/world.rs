@@ -1,99 +1,43 @@
 //! The world: processes, servers and a network, moved on tick by tick from one seed.
 
-use std::collections::BTreeMap;
-use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
-use std::mem::replace;
-use std::ops::{ControlFlow, Range};
+use std::mem::{replace, take};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Once};
-use std::time::Duration;
 use std::{panic, thread};
 
-use bellwether::adapter::BoxFuture;
-use bellwether_redis::{RedisClientOptions, RedisOptions, RedisStore};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 use crate::burst::{Burst, BurstFigures, BurstRecord, BurstTrouble};
+use crate::drawn_operation::DrawnOperation;
 use crate::faults::FaultKind;
 use crate::fleet::ServerFleet;
 use crate::history::Shared;
-use crate::host::{Host, Millis, PANICS};
-use crate::network::{Network, NetworkState, NodeId};
-use crate::operations::{Caller, Get, Telling};
+use crate::host::{Host, LONGEST_STEP, Millis, PANICS};
+use crate::leaks::find_leaks;
+use crate::network::{Network, NetworkState};
 use crate::plan::{LONGEST_BURST, RunPlan, WARM_KEYS};
-use crate::plan_kind::PlanKind;
-use crate::promises::ChangeOf;
+use crate::process::{Process, QUOTA_PERIOD};
 use crate::reduction::{FAULTS, OPERATIONS, Reduction};
-use crate::server::Mutations;
+use crate::run::{Run, RunOutcome};
 
-/// What is simulated.
-#[derive(Clone, Debug, Default)]
-pub struct Run {
-    /// It decides all that is random.
-    pub seed: u64,
-    /// What it is about. None lets the seed decide.
-    pub kind: Option<PlanKind>,
-    /// How many operations of callers there are, about. A burst has its own number.
-    pub operations: u64,
-    /// Replacements in the texts of the scripts.
-    pub mutations: Mutations,
-    /// Whether all that happens is listed.
-    pub shows_trace: bool,
-    /// What of it is left out.
-    pub reduction: Reduction,
-    /// When it ends, in simulated milliseconds, or with its first violation before. None runs all of it.
-    pub ends_at: Option<u64>,
-}
-
-/// What has happened in a run.
-#[derive(Clone, Debug, Default)]
-pub struct RunOutcome {
-    /// The operations of callers.
-    pub operations: u64,
-    /// The loads.
-    pub loads: u64,
-    /// The commands of the server.
-    pub commands: u64,
-    /// The simulated time in milliseconds.
-    pub millis: u64,
-    /// The faults of each kind.
-    pub faults: BTreeMap<&'static str, u64>,
-    /// The promises that were broken.
-    pub violations: Vec<String>,
-    /// How many operations and faults had begun when the first promise was found broken.
-    pub begun_at_violation: Option<[u64; 2]>,
-    /// When that was, in simulated milliseconds.
-    pub violated_at: Option<u64>,
-    /// A hash of all that has happened.
-    pub trace: u64,
-    /// All that has happened, if it was to be listed.
-    pub lines: Vec<String>,
-}
-
-impl Run {
-    /// What it is about.
-    pub fn kind(&self) -> PlanKind {
-        self.kind.unwrap_or_else(|| PlanKind::of(self.seed))
-    }
-
-    /// Runs it, in a thread of its own: the name of that makes the random numbers of the system those of
-    /// the seed.
-    pub fn run(&self) -> RunOutcome {
-        static COUNTS_PANICS: Once = Once::new();
-        COUNTS_PANICS.call_once(|| {
-            let report = panic::take_hook();
-            panic::set_hook(Box::new(move |info| {
-                PANICS.set(PANICS.get() + 1);
-                report(info);
-            }));
-        });
-        let run = self.clone();
-        let name = format!("sim:{:x}", self.seed & 0xff_ffff_ffff);
-        let simulated = thread::Builder::new().name(name).spawn(move || World::new(&run).run(&run));
-        simulated.expect("a thread").join().expect("it does not panic")
-    }
+/// Does a run, in a thread of its own: the name of that makes the random numbers of the system those of
+/// the seed.
+pub fn simulate(run: &Run) -> RunOutcome {
+    static COUNTS_PANICS: Once = Once::new();
+    COUNTS_PANICS.call_once(|| {
+        let report = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            PANICS.set(PANICS.get() + 1);
+            report(info);
+        }));
+    });
+    let run = run.clone();
+    let name = format!("sim:{:x}", run.seed & 0xff_ffff_ffff);
+    let simulated = thread::Builder::new().name(name).spawn(move || World::new(&run).run(&run));
+    simulated.expect("a thread").join().expect("it does not panic")
 }
 
 struct World {
@@ -113,65 +57,6 @@ struct World {
     server_host: Host,
     servers_ran_until: Millis,
     processes: Vec<Process>,
-}
-
-struct Process {
-    host: Host,
-    caller: Caller,
-    store: RedisStore,
-    /// Until when it stands still.
-    paused_until: Millis,
-    /// Until when it has a quota, and where it is in that at the begin of the world.
-    quota: (Millis, Millis),
-    /// Whether it has run in the last tick.
-    has_run: bool,
-    /// Until when its host has run. While nothing happens in it, that is behind.
-    ran_until: Millis,
-    /// Until when something may follow from what has begun in it.
-    is_awake_until: Millis,
-}
-
-impl Process {
-    /// Whether its quota lets it run at a time.
-    fn is_within_quota(&self, now: Millis) -> bool {
-        let (until, place) = self.quota;
-        until <= now || (now + place) % QUOTA_PERIOD < QUOTA
-    }
-
-    fn runs(&self, now: Millis) -> bool {
-        self.paused_until <= now && self.is_within_quota(now)
-    }
-
-    /// Lets it run between two moments.
-    fn run(&mut self, from: Millis, until: Millis) {
-        if self.ran_until < until {
-            self.host.run(from, until);
-            self.ran_until = until;
-        }
-    }
-
-    /// Begins something at a time, for which its clock is right.
-    fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static, now: Millis) {
-        if self.has_run && !self.host.has_input() {
-            self.run(self.ran_until, now - 1);
-        }
-        self.is_awake_until = now + AWAKE;
-        // Futures of operations are large, and the runtime would move them.
-        self.host.spawn(Box::pin(task));
-    }
-
-    /// Asks for all keys at once.
-    fn ask_for_all(&self, burst: Burst, keys: Range<u64>) {
-        let load = [burst.load, 0];
-        let get = |key| Get { key, load, load_fails: false, deadline: None, forces_refresh: false };
-        if burst.is_batch {
-            let count = (keys.end - keys.start) as usize;
-            return self.host.spawn(self.caller.clone().get_many(get(keys.start), count, None));
-        }
-        for key in keys {
-            self.host.spawn(self.caller.clone().get(get(key), None));
-        }
-    }
 }
 
 impl World {
@@ -202,47 +87,10 @@ impl World {
             processes: Vec::new(),
         };
         world.shared.note(format_args!("{:?}", world.plan));
-        world.processes = (0..world.plan.near.len()).map(|place| world.start(place, 0)).collect();
+        let places = 0..world.plan.near.len();
+        world.processes =
+            places.map(|place| Process::start(&world.plan, &world.shared, place, 0, 0)).collect();
         world
-    }
-
-    /// Starts a process.
-    fn start(&self, place: usize, times: u32) -> Process {
-        let host = Host::new(self.now);
-        let network = self.shared.network.clone();
-        let connect =
-            move |to| Box::pin(network.clone().connect(place, to)) as BoxFuture<'static, _>;
-        let url = self.plan.topology.url();
-        let options = RedisClientOptions::new(&url, "sim").expect("an address");
-        let options = options.connections(self.plan.connections);
-        let options = RedisOptions::from(options.network(Arc::new(connect)))
-            .pending_invalidations(self.plan.kept)
-            // The promises are of what others have invalidated, to the microsecond.
-            .outage_ttl(Duration::ZERO);
-        let is_near = self.plan.near[place];
-        let options = if is_near { options.near(1 << 20) } else { options };
-        let store = host.enter(|| options.connect_lazily().expect("options"));
-        let caller = Caller {
-            shared: Arc::clone(&self.shared),
-            process: (place, times),
-            cache: host.enter(|| self.plan.cache(store.clone())),
-            near: is_near.then_some(OLDEST_COPY),
-            tags_of_answers: self.plan.tags_of_answers,
-            never_fails: self.plan.failures.is_none(),
-            loads_alone_after: self.plan.loads_alone_after(),
-            outlives_faults: self.plan.faults.iter().all(|it| it.ends_links_only()),
-            bounds: self.plan.bounds(),
-        };
-        Process {
-            host,
-            caller,
-            store,
-            paused_until: 0,
-            quota: (0, 0),
-            has_run: false,
-            ran_until: self.now,
-            is_awake_until: self.now + AWAKE,
-        }
     }
 
     fn run(mut self, run: &Run) -> RunOutcome {
@@ -277,7 +125,7 @@ impl World {
             self.tick(true)?;
         }
         self.ticks(5_000, false)?;
-        self.find_leaks();
+        find_leaks(&self.shared, &self.plan, &self.processes);
         ControlFlow::Continue(())
     }
 
@@ -296,20 +144,29 @@ impl World {
             *history.counts.entry(burst.name()).or_default() += 1;
         });
         let began_at = self.now;
+        self.ask_at_once(burst)?;
+        let took = self.now - began_at;
+        self.processes.iter_mut().for_each(|it| (it.paused_until, it.quota.0) = (0, 0));
+        self.ticks(6_000, false)?;
+        self.check_burst(took);
+        find_leaks(&self.shared, &self.plan, &self.processes);
+        ControlFlow::Continue(())
+    }
+
+    /// The burst itself, until all callers are answered.
+    fn ask_at_once(&mut self, burst: Burst) -> ControlFlow<()> {
+        let ends_at = self.now + LONGEST_BURST;
         if burst.beside == BurstTrouble::Quotas {
             for process in &mut self.processes {
-                process.quota =
-                    (began_at + LONGEST_BURST, self.random.random_range(0..QUOTA_PERIOD));
+                process.quota = (ends_at, self.random.random_range(0..QUOTA_PERIOD));
             }
         }
         let mut begins: Vec<_> = (0..self.processes.len())
-            .map(|place| (began_at + self.random.random_range(0..=burst.spread), place))
+            .map(|place| (self.now + self.random.random_range(0..=burst.spread), place))
             .collect();
         let callers = (self.plan.keys - WARM_KEYS) * self.processes.len() as u64;
         let end = self.shared.with(|history| history.operations) + callers;
-        while self.now < began_at + LONGEST_BURST
-            && self.shared.with(|history| history.operations) < end
-        {
+        while self.now < ends_at && self.shared.with(|history| history.operations) < end {
             let now = self.now;
             let begin: Vec<_> = begins.extract_if(.., |(at, _)| *at <= now).collect();
             if !begin.is_empty() {
@@ -327,11 +184,6 @@ impl World {
             }
             self.tick(false)?;
         }
-        let took = self.now - began_at;
-        self.processes.iter_mut().for_each(|it| (it.paused_until, it.quota.0) = (0, 0));
-        self.ticks(6_000, false)?;
-        self.check_burst(took);
-        self.find_leaks();
         ControlFlow::Continue(())
     }
 
@@ -387,9 +239,7 @@ impl World {
         self.follow();
         self.servers.tick(&self.shared);
         self.run_servers();
-        for place in 0..self.processes.len() {
-            self.run_process(place);
-        }
+        self.processes.iter_mut().for_each(|process| process.tick(&self.shared, self.now));
         if self.begun_at_violation.is_none() && self.shared.with(|it| !it.violations.is_empty()) {
             (self.begun_at_violation, self.violated_at) = (Some(self.begun), Some(self.now));
         }
@@ -415,44 +265,13 @@ impl World {
         self.servers_ran_until = now;
     }
 
-    /// Lets a process go on for a tick, if it runs. If nothing happens in it, it does so later.
-    fn run_process(&mut self, place: usize) {
-        let (process, now) = (&mut self.processes[place], self.now);
-        let runs = process.runs(now);
-        let had_run = replace(&mut process.has_run, runs);
-        if !process.has_run {
-            if process.paused_until <= now {
-                self.shared.with(|history| *history.paused.entry(place).or_default() += 1);
-            }
-            return;
-        }
-        if had_run {
-            self.shared.network.with(|state| state.process_has_run(place));
-        }
-        let has_input = process.host.has_input();
-        if had_run
-            && !has_input
-            && process.is_awake_until < now
-            && now - process.ran_until < LONGEST_STEP
-            && self.shared.with(|it| it.is_quiet(process.caller.process))
-        {
-            return;
-        }
-        if has_input {
-            process.is_awake_until = now + AWAKE;
-        }
-        process.run(if has_input || !had_run { now - 1 } else { process.ran_until }, now);
-    }
-
     /// Lets all hosts that run do what they have put off.
     fn catch_up(&mut self, now: Millis) {
         if self.servers_ran_until < now {
             self.server_host.run(self.servers_ran_until, now);
             self.servers_ran_until = now;
         }
-        for process in self.processes.iter_mut().filter(|it| it.has_run) {
-            process.run(process.ran_until, now);
-        }
+        self.processes.iter_mut().for_each(|process| process.catch_up(now));
     }
 
     /// Each process takes a row that a database has recorded, if one is due.
@@ -472,43 +291,23 @@ impl World {
     /// Begins an operation in a process.
     fn operate(&mut self) {
         let Some(random) = &mut self.begin(OPERATIONS) else { return };
-        let now = self.now;
-        let Self { plan, processes, .. } = self;
-        let count = processes.len();
-        let process = &mut processes[random.random_range(0..MOST_PROCESSES) % count];
+        let (now, count) = (self.now, self.processes.len());
+        let process = &mut self.processes[random.random_range(0..MOST_PROCESSES) % count];
         if !process.runs(now) {
             return;
         }
         let caller = process.caller.clone();
-        let leaves_after = random.random_ratio(1, plan.leaving).then(|| random.random_range(1..5));
-        let key = random.random_range(0..MOST_KEYS) % plan.keys;
-        if random.random_ratio(1, plan.changes) {
-            let is_of_tag = plan.tags > 0 && random.random_ratio(1, 3);
-            let what = if is_of_tag { ChangeOf::Tag(key % plan.tags) } else { ChangeOf::Key(key) };
-            let how = match random.random_range(0..4) {
-                0 => Telling::Expire,
-                1 if !is_of_tag => Telling::Put,
-                2 if random.random() => {
-                    return self.shared.record(what, random.random_range(0..LATEST_FOLLOWER));
-                }
-                _ => Telling::Invalidate,
-            };
-            return process.spawn(caller.change(what, how, leaves_after), now);
-        }
-        if random.random_ratio(1, 20) {
-            return process.spawn(caller.lookup(key, leaves_after), now);
-        }
-        let mut load = || random.random_range(0..=plan.longest_load);
-        let get = Get {
-            key,
-            load: [load(), load()],
-            load_fails: plan.failures.is_some_and(|one_of| random.random_ratio(1, one_of)),
-            deadline: random.random_ratio(1, 20).then(|| random.random_range(5..400)),
-            forces_refresh: random.random_ratio(1, 100),
-        };
-        match random.random_ratio(1, 10) {
-            true => process.spawn(caller.get_many(get, MOST_AT_ONCE, leaves_after), now),
-            false => process.spawn(caller.get(get, leaves_after), now),
+        let (operation, leaves_after) = DrawnOperation::draw(random, &self.plan);
+        match operation {
+            DrawnOperation::One(get) => process.spawn(caller.get(get, leaves_after), now),
+            DrawnOperation::Many(get) => {
+                process.spawn(caller.get_many(get, MOST_AT_ONCE, leaves_after), now);
+            }
+            DrawnOperation::Lookup(key) => process.spawn(caller.lookup(key, leaves_after), now),
+            DrawnOperation::Change(what, how) => {
+                process.spawn(caller.change(what, how, leaves_after), now);
+            }
+            DrawnOperation::Recorded(what, after) => self.shared.record(what, after),
         }
     }
 
@@ -540,7 +339,7 @@ impl World {
                 let (_, times) = self.processes[place].caller.process;
                 self.shared.ended((place, times));
                 self.shared.network.with(|state| state.process_ends(place));
-                let next = self.start(place, times + 1);
+                let next = Process::start(&self.plan, &self.shared, place, times + 1, now);
                 let killed = replace(&mut self.processes[place], next);
                 PANICS.set(PANICS.get() + killed.host.kill());
             }
@@ -555,7 +354,7 @@ impl World {
         let more = until - self.now;
         if cuts_off {
             // Its machine has no network for a moment after that.
-            self.shared.network.with(|state| state.cut_off_until.insert(place, until + 300));
+            self.shared.network.with(|state| state.hindrances.cut_off(place, until + 300));
         }
         self.shared.with(|history| *history.paused.entry(place).or_default() += more);
     }
@@ -572,102 +371,35 @@ impl World {
         self.ticks(latest.unwrap_or_default().saturating_sub(self.now), true)
     }
 
-    /// Nothing is under way any more, so nothing may be left.
-    fn find_leaks(&self) {
-        let shared = &self.shared;
-        let (under_way, recorded) = shared.with(|it| (it.under_way, it.recorded.pending()));
-        if recorded > 0 {
-            shared.violation(format_args!("{recorded} recorded changes were never applied"));
-        }
-        // Those of killed processes have not ended.
-        let killed = self.processes.iter().any(|it| it.caller.process.1 > 0);
-        if under_way > 0 && !killed {
-            shared.violation(format_args!("{under_way} operations have not ended"));
-        }
-        let each = self.plan.connections as usize;
-        for Process { host, caller, store, .. } in &self.processes {
-            let (flights, pending) = (caller.cache.in_flight(), store.stats().replay.pending);
-            if flights > 0 || pending > 0 || host.tasks() > self.plan.topology.tasks(each) {
-                let tasks = host.tasks();
-                shared.violation(format_args!(
-                    "{:?} has {flights} flights, {pending} pending invalidations and {tasks} tasks",
-                    caller.process
-                ));
-            }
-        }
-        for (process, (node, _)) in shared.network.with(|state| state.silent.clone()) {
-            shared.violation(format_args!("{process} uses a link to {node} that loses all"));
-        }
-        let primaries = shared.network.with(|state| state.primaries());
-        primaries.iter().for_each(|node| self.find_leases(*node));
-        let open = shared.network.with(|state| state.connections());
-        for (node, connections) in open.into_iter().enumerate() {
-            let most = self.plan.topology.connections(each, node, primaries.contains(&node))
-                * self.processes.len();
-            if connections > most {
-                shared.violation(format_args!("server {node} has {connections} connections"));
-            }
-        }
-    }
-
-    fn find_leases(&self, node: NodeId) {
-        let leases = self.shared.network.with(|state| {
-            let time = state.time(node, self.now);
-            let server = state.nodes[node].server.as_ref().expect("it runs");
-            let names = server.names(time);
-            names.iter().filter(|name| name.ends_with(b":lease")).count()
-        });
-        if leases > 0 {
-            self.shared.violation(format_args!("server {node} has {leases} leases"));
-        }
-    }
-
     fn outcome(self) -> RunOutcome {
         // All hash tables of a thread share a count. One that is made once per process would shift it in
         // the first run only, so it is part of what a run does.
         let hash_tables = RandomState::new().hash_one(0);
         self.shared.note(format_args!("the next hash table is that of {hash_tables:x}"));
         let (commands, journal) =
-            self.shared.network.with(|it| (it.commands, std::mem::take(&mut it.journal)));
+            self.shared.network.with(|it| (it.commands, take(&mut it.journal)));
         self.shared.with(|history| RunOutcome {
             operations: history.operations,
             loads: history.loads,
             commands,
             millis: self.now,
-            faults: std::mem::take(&mut history.counts),
+            faults: take(&mut history.counts),
             begun_at_violation: self
                 .begun_at_violation
                 .or_else(|| (!history.violations.is_empty()).then_some(self.begun)),
             violated_at: self.violated_at,
-            violations: std::mem::take(&mut history.violations),
+            violations: take(&mut history.violations),
             trace: journal.hash,
             lines: journal.lines.unwrap_or_default(),
         })
     }
 }
 
-/// For how many milliseconds a host runs at once, at most: what it sends then is late by these, or its timers are.
-const LONGEST_STEP: Millis = 16;
-
-/// For how long a process does not after something has begun in it, or has come from a server.
-const AWAKE: Millis = 2;
-
-/// For how long a process with a quota runs, of each period.
-const QUOTA: Millis = 20;
-const QUOTA_PERIOD: Millis = 100;
-
-/// How long after its commit a follower takes a row, at most.
-const LATEST_FOLLOWER: Millis = 400;
-
 /// For how many keys one call asks.
 const MOST_AT_ONCE: usize = 4;
 
-/// Multiples of all numbers of processes and of keys.
+/// A multiple of all numbers of processes.
 const MOST_PROCESSES: usize = 12;
-const MOST_KEYS: u64 = 20;
 
 /// How long there are faults at most.
 const LONGEST_CHAOS: Millis = 120_000;
-
-/// How old a near copy may be that was invalidated: what the guide says, and two ticks.
-const OLDEST_COPY: Millis = 1_252;

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use bellwether_simulation::{PlanKind, Run};
+use bellwether_simulation::{PlanKind, Run, simulate};
 
 /// Runs a burst from each of these seeds, and says what was broken.
 fn broken(seeds: &[u64]) -> Vec<String> {
     let violations = |seed: &u64| {
         let (run, began) = (Run { seed: *seed, ..burst() }, Instant::now());
-        let outcome = run.run();
+        let outcome = simulate(&run);
         let loads = outcome.loads;
         println!("seed {seed}, {:.1?}: {loads} loads: {:?}", began.elapsed(), outcome.violations);
         outcome.violations

@@ -10,7 +10,7 @@ use std::env;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-use bellwether_simulation::{Campaign, PlanKind, ReducedRun, Run};
+use bellwether_simulation::{Campaign, PlanKind, ReducedRun, Run, simulate};
 
 fn set(name: &str) -> Option<u64> {
     env::var(name).ok().map(|set| set.parse().unwrap_or_else(|_| panic!("{name} takes a number")))
@@ -55,7 +55,7 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 fn is_repeated(run: &Run) {
-    let [one, other] = [(); 2].map(|()| Run { shows_trace: true, ..run.clone() }.run());
+    let [one, other] = [(); 2].map(|()| simulate(&Run { shows_trace: true, ..run.clone() }));
     let differs = one.lines.iter().zip(&other.lines).find(|(one, other)| one != other);
     let (seed, kind) = (run.seed, run.kind());
     assert_eq!(differs, None, "seed {seed}, {kind}");
