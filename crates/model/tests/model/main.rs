@@ -206,13 +206,7 @@ fn kind(event: &Event<Modelled>, waited: bool) -> &'static str {
         Event::InCooldown { until: Some(()), .. } => "in cooldown",
         Event::InCooldown { until: None, .. } => "in cooldown, forced",
         Event::InCooldownStale { .. } => "in cooldown, stale",
-        Event::StoreFailed { may_load: false, known: KnownFailure::Cooldown(..), .. } => {
-            "store failed, not to be loaded, in cooldown"
-        }
-        Event::StoreFailed { may_load: false, .. } => "store failed, not to be loaded",
-        Event::StoreFailed { known: KnownFailure::Nothing, .. } => "store failed",
-        Event::StoreFailed { known: KnownFailure::Probe(_), .. } => "store failed, probe",
-        Event::StoreFailed { known: KnownFailure::Cooldown(..), .. } => "store failed, in cooldown",
+        Event::StoreFailed { may_load, known, .. } => kind_of_failure(*may_load, known),
         Event::NoneRemain => "none remain",
         Event::Gone { can_load: true, .. } => "gone, can load",
         Event::Gone { can_load: false, .. } => "gone",
@@ -230,6 +224,16 @@ fn kind(event: &Event<Modelled>, waited: bool) -> &'static str {
         Event::JoinedCooldown { failure: Some(_), .. } => "joined, in cooldown",
         Event::JoinedCooldown { failure: None, .. } => "joined, stale",
         Event::CooldownEnded { .. } => "cooldown ended",
+    }
+}
+
+fn kind_of_failure<O, M>(may_load: bool, known: &KnownFailure<O, M>) -> &'static str {
+    match known {
+        KnownFailure::Cooldown(..) if !may_load => "store failed, not to be loaded, in cooldown",
+        _ if !may_load => "store failed, not to be loaded",
+        KnownFailure::Nothing => "store failed",
+        KnownFailure::Probe(_) => "store failed, probe",
+        KnownFailure::Cooldown(..) => "store failed, in cooldown",
     }
 }
 

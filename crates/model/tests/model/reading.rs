@@ -86,23 +86,27 @@ impl World {
         if required.forbids(version, age != Age::Stale) {
             return Err(Violated("an entry is older than an invalidation"));
         }
-        let refresh = match age {
-            Age::Fresh => None,
-            Age::Due => Some(Wanted::Other(fence)),
-            Age::Stale if rules.stale == Serves::WhileRevalidating => Some(Wanted::Fresh),
-            Age::Stale => {
-                self.go(reader, join(false), next);
-                return Ok(());
+        match age {
+            Age::Fresh => self.serve(reader, None, next),
+            Age::Due => self.serve(reader, Some(Wanted::Other(fence)), next),
+            Age::Stale if rules.stale == Serves::WhileRevalidating => {
+                self.serve(reader, Some(Wanted::Fresh), next);
             }
-        };
+            Age::Stale => self.go(reader, join(false), next),
+        }
+        Ok(())
+    }
+
+    /// A reader is answered by an entry. One that is due for a refresh gets it in the background.
+    fn serve(&self, reader: usize, refresh: Option<Wanted>, next: &mut Vec<Self>) {
+        let (process, kind) = (PROCESS[reader], Kind::Answer);
         let mut world = self.clone();
         world.readers[reader] = Reader::Over;
-        if let (Some(wanted), None) = (refresh, flight) {
+        if let (Some(wanted), None) = (refresh, self.flight_of(process, kind)) {
             let flight = world.open(process, kind, wanted);
             (flight.callers_look_up, flight.is_in_background) = (true, true);
         }
         next.push(world);
-        Ok(())
     }
 
     fn join(

@@ -43,11 +43,10 @@ const MEANWHILE: [&str; 14] = [
     "GET {b}:2",
 ];
 
-#[test]
-fn nodes_of_a_simulated_cluster_refuse_as_real_ones() {
-    let mut now = 1_700_000_000_000_000;
+/// Two real nodes that have met, each with half of the slots, links to them, and their names.
+fn met(now: &mut u64) -> ([RealServer; 2], [TcpStream; 2], [String; 2]) {
     let cluster = ["--cluster-enabled", "yes"];
-    let real = [(); 2].map(|()| RealServer::start_with(now, &cluster));
+    let real = [(); 2].map(|()| RealServer::start_with(*now, &cluster));
     let mut streams = real.each_ref().map(RealServer::connect);
     let id = streams.each_mut().map(|stream| {
         let id = ask(stream, "CLUSTER MYID");
@@ -62,8 +61,8 @@ fn nodes_of_a_simulated_cluster_refuse_as_real_ones() {
     ask(&mut streams[0], &meet);
     for round in 0.. {
         assert!(round < 200, "the nodes do not meet");
-        now += 100_000;
-        real.iter().for_each(|server| server.set_clock(now));
+        *now += 100_000;
+        real.iter().for_each(|server| server.set_clock(*now));
         sleep(Duration::from_millis(50));
         let info = streams.each_mut().map(|stream| ask(stream, "CLUSTER INFO"));
         let is_ok = |info: &Vec<u8>| info.windows(16).any(|it| it == b"cluster_state:ok");
@@ -71,6 +70,13 @@ fn nodes_of_a_simulated_cluster_refuse_as_real_ones() {
             break;
         }
     }
+    (real, streams, id)
+}
+
+#[test]
+fn nodes_of_a_simulated_cluster_refuse_as_real_ones() {
+    let mut now = 1_700_000_000_000_000;
+    let (real, streams, id) = met(&mut now);
     let address = real.each_ref().map(|server| format!("127.0.0.1:{}", server.port()));
     let view = |node: usize| ClusterView {
         own: address[node].clone(),
