@@ -67,7 +67,7 @@ pub(super) async fn put<R, C: Codec<R>>(
     let draft = answer.draft.filter(|it| is_storable && it.is_value());
     let draft = draft.and_then(|draft| {
         let tags = tags.union(&draft.tags).ok()?;
-        Some(draft.tagged(core.tags.and_everything(&tags)).as_change(Withdrawal::Invalidate))
+        Some(draft.tagged(core.tags.and_everything(&tags)).invalidating())
     });
     let put = put_draft(core, key, draft).await;
     if let Ok(true) = put {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::value::Value;
-use super::withdrawal::Withdrawal;
 use crate::key::Digest;
 use crate::lifetimes::Lifetimes;
 use crate::tag::Tags;
@@ -28,17 +27,25 @@ pub struct Draft {
     pub lease_age: Duration,
     /// The tags that are known only after the load.
     pub tags: Tags,
-    /// What storing it does to the entries from before, beside replacing one: a value that is put outdates
-    /// them. A store that repeats changes that a server has lost repeats this one of the key. The default is
-    /// none: a load that is lost is loaded again.
-    pub change: Option<Withdrawal>,
+    /// Whether storing it also invalidates its key, as a value that is put does. A store that repeats
+    /// invalidations that a server has lost repeats this one. The default is no: a load that is lost is loaded
+    /// again.
+    pub invalidates: bool,
 }
 
 impl Draft {
     /// A value in the encoding of a codec, with its lifetimes.
     pub fn new(value: Value, codec: u8, lifetimes: Lifetimes) -> Self {
         let [load_time, lease_age] = [Duration::ZERO; 2];
-        Self { value, codec, lifetimes, load_time, lease_age, tags: Tags::none(), change: None }
+        Self {
+            value,
+            codec,
+            lifetimes,
+            load_time,
+            lease_age,
+            tags: Tags::none(),
+            invalidates: false,
+        }
     }
 
     /// A marker instead of a value. It tells the callers that waited for the last answer why that
@@ -68,9 +75,9 @@ impl Draft {
         Self { tags, ..self }
     }
 
-    /// The same entry, and storing it is this change of its key.
-    pub fn as_change(self, change: Withdrawal) -> Self {
-        Self { change: Some(change), ..self }
+    /// The same entry, and storing it invalidates its key.
+    pub fn invalidating(self) -> Self {
+        Self { invalidates: true, ..self }
     }
 
     /// Notes how long the load took, and for how long its lease was held.

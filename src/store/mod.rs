@@ -164,8 +164,8 @@ pub enum End {
     /// result is still [`Superseded`](Settled::Superseded) if a newer entry or an invalidation came
     /// in between.
     ///
-    /// For a draft that [is a change](Draft::as_change), it promises what that [`Withdrawal`] does about
-    /// failures after it has returned, in a store that repeats lost changes.
+    /// A draft that [invalidates](Draft::invalidating) promises the same as [`Withdrawal::Invalidate`] after it
+    /// has returned, in a store that repeats invalidations that a server has lost.
     Commit(Lease, Draft),
     /// The load has failed: if the lease still holds, the failure is remembered.
     ///

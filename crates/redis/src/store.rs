@@ -310,7 +310,7 @@ impl StoreCore {
             number(millis(draft.lifetimes.life())),
             number(lease.fence),
             number(lease.granted_at),
-            number(u64::from(draft.change == Some(Withdrawal::Invalidate))),
+            number(u64::from(draft.invalidates)),
         ];
         let names = scripts::names(&self.client, &digest);
         let request =
@@ -321,8 +321,8 @@ impl StoreCore {
         ledger.end_copies(&WithdrawnDigest::Key(digest));
         let is_stored = is_stored?;
         unsettled.item = None;
-        if let Some(change) = draft.change.filter(|_| is_stored) {
-            ledger.executed(WithdrawnDigest::Key(digest), change, None, losses);
+        if is_stored && draft.invalidates {
+            ledger.executed(WithdrawnDigest::Key(digest), Withdrawal::Invalidate, None, losses);
         }
         // An invalidation that the server has lost cannot supersede it there.
         match is_stored && ledger.reassertions() == reassertions {

@@ -161,7 +161,7 @@ impl MemoryShard {
             return Settled::Superseded;
         }
         self.guards.forget_failure(key);
-        if draft.change == Some(Withdrawal::Invalidate) {
+        if draft.invalidates {
             let watermark = Watermark { fence: lease.fence, until: now.after(WATERMARK_TTL) };
             self.guards.at(key, now).watermark = Some(watermark);
         }

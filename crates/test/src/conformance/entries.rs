@@ -9,7 +9,7 @@ use super::subject::{CODEC, LONG, MEDIUM, SHORT, StoreSubject};
 use crate::StoreExt as _;
 use crate::suite::{Checked, Deviation, ensure};
 use bellwether::Lifetimes;
-use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Value, Withdrawal};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Value};
 
 pub(super) async fn nothing_is_found_where_nothing_was_stored(on: StoreSubject) -> Checked {
     on.ensure_text(None).await
@@ -135,7 +135,7 @@ pub(super) async fn what_was_put_outdates_loads_though_it_is_gone(on: StoreSubje
     let lapsed = on.lapsed().await?;
     let put = on.lead_unless(LONG, Accept::Nothing).await?;
     let draft = Draft::new(Value::new("newer".into()), CODEC, Lifetimes::fresh_for(SHORT));
-    let stored = on.store.commit(put, draft.as_change(Withdrawal::Invalidate)).await?;
+    let stored = on.store.commit(put, draft.invalidating()).await?;
     ensure!(stored == Settled::Done, "the put was {stored:?}");
     sleep(2 * SHORT).await;
     let commit = on.commit(lapsed, "late").await?;
