@@ -24,7 +24,7 @@ use bellwether_redis_client::RedisNodeStats;
 /// | `store_node_requests_total`, `store_node_redirections_total`, `store_node_connects_total`, `store_node_outages_total` | counter | `store`, `node` | [`RedisNodeStats`] |
 /// | `store_node_errors_total` | counter | `store`, `node`, `error` | requests that have failed there |
 /// | `store_invalidations_pending` | gauge | `store` | [`ReplayStats`]: invalidations that are to be repeated |
-/// | `store_invalidations_kept_total`, `store_invalidations_replayed_total`, `store_invalidations_dropped_total`, `store_invalidations_reasserted_total` | counter | `store` | the same |
+/// | `store_invalidations_kept_total`, `store_invalidations_replayed_total`, `store_invalidations_dropped_total`, `store_invalidations_reasserted_total` | counter | `store` | the same: those that have failed and are repeated, that a server has executed since, that were too many, and that were repeated after a failover |
 /// | `outage_hits_total` | counter | `store` | [`OutageStats`]: lookups that this process answered itself, while the server did not |
 /// | `outage_entries` | gauge | `store` | the same: what it keeps for that |
 /// | `near_hits_total`, `near_evictions_total` | counter | `store` | the near tier |
