@@ -43,6 +43,7 @@ mod source;
 mod stats;
 #[path = "../shared/tables/mod.rs"]
 mod tables;
+mod timings;
 mod traffic;
 mod way;
 mod worker;

@@ -14,8 +14,8 @@ use crate::catalog::Product;
 use crate::changes;
 use crate::protected::{self, Products};
 use crate::source::{Database, QueryError, Weather};
-use crate::stats::Timings;
 use crate::tables;
+use crate::timings::Timings;
 use crate::way::{TTL, Way};
 
 /// How many products a cache in memory holds.
