@@ -5,8 +5,9 @@ use std::time::Duration;
 use loom::model::Builder;
 use loom::thread::{self, JoinHandle};
 
-use super::connector::DialOutcome::{Fails, IsDropped, Opens};
-use super::connector::{Connector, DialOutcome, Network, Node};
+use super::connector::{Connector, Node};
+use super::network::DialOutcome::{Fails, IsDropped, Opens};
+use super::network::{DialOutcome, Network};
 use super::request::RedisRequest;
 use super::server_error::ServerError;
 use super::shared_connection::SharedConnection;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use super::connector::Network;
+use super::network::Network;
 use super::request::RedisRequest;
 use super::server_error::ConnectionLost;
 

@@ -17,6 +17,7 @@ mod adapter;
 mod callers;
 mod connection;
 mod connector;
+mod network;
 #[expect(dead_code, reason = "callers here do not look whether a request was repeated")]
 mod request;
 mod retry_pauses;
