@@ -98,11 +98,11 @@ metric_table! { CacheStats, "cache":
         = |it, to| to.each("result", it.refreshes.by_name());
     Counter "bellwether.refreshed.values" "{value}"
         "Stored values that a load has replaced, by whether it changed them."
-        = |it, to| to.each("value", it.audits.of(&["changed", "unchanged"]));
+        = |it, to| to.each("value", it.audits.named(&["changed", "unchanged"]));
     Counter "bellwether.audits" "{audit}" "Fresh values that were loaded again to compare them."
-        = |it, to| to.each("result", it.audits.of(&["confirmed", "stale_served", "undecided"]));
+        = |it, to| to.each("result", it.audits.named(&["confirmed", "stale_served", "undecided"]));
     Counter "bellwether.shadow" "{load}" "What a cache in shadow mode would have done."
-        = |it, to| to.each("result", it.audits.of(&["would_hit", "would_miss", "would_be_wrong"]));
+        = |it, to| to.each("result", it.audits.named(&["would_hit", "would_miss", "would_be_wrong"]));
     Counter "bellwether.refused" "{request}" "Requests that a limit refused."
         = |it, to| to.each("limit", it.refused.by_name());
     Counter "bellwether.invalidations" "{invalidation}" "Invalidations and expirations."
@@ -392,7 +392,8 @@ counters! {
 }
 
 impl AuditStats {
-    fn of<'a>(&self, names: &'a [&str]) -> impl Iterator<Item = (&'static str, u64)> + use<'a> {
+    /// Those of these names, for a metric about them.
+    fn named<'a>(&self, names: &'a [&str]) -> impl Iterator<Item = (&'static str, u64)> + use<'a> {
         self.by_name().filter(move |(name, _)| names.contains(name))
     }
 }

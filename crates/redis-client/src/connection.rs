@@ -167,7 +167,8 @@ impl ConnectionState {
         }
     }
 
-    /// Waits until there is room for a request in the window.
+    /// Waits until there is room for a request in the window of those under way. While a crowd waits there, the node
+    /// learns of it: a silence may then be long without meaning that the server is down.
     async fn enter(&self, request: &RedisRequest<'_>) -> Result<Place<'_>, RedisError> {
         let is_crowded = |keys, since: Instant| self.node.waits(keys, since.max(self.heard.last()));
         let trip = self.node.reply_times.trip();

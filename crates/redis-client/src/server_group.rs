@@ -46,7 +46,7 @@ impl ServerGroup {
         }
     }
 
-    /// The servers that own slots, each with one of those.
+    /// The servers that own slots, each with one slot of its own. A single server has all slots.
     pub(super) fn owners(&self) -> Vec<(u16, Arc<RedisNode>)> {
         match self {
             Self::Single(node) => vec![(0, Arc::clone(node))],

@@ -401,7 +401,8 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
     }
 }
 
-/// Whether a load has failed. An answer that a later one has to confirm counts as a failure.
+/// Whether a load has failed. A value counts as a failure, too, if the classifier takes it for one: then it is for
+/// the opener alone until a second load confirms it, and for all callers after that.
 fn has_failed(answer: &AnswerOf<Carried>) -> bool {
     let is_value = matches!(answer.outcome, Outcome::Value(..));
     !is_value || matches!(answer.share, Share::Opener | Share::All)

@@ -45,7 +45,9 @@ impl Queueing<'_> {
         };
         let group = self.group();
         let shared = group.as_deref().and_then(LoadGroup::permit);
-        shared.map(of).or_else(|| Some(admission(group.as_deref(), bound.try_permit()?)))
+        shared
+            .map(LoadAdmission::Permit)
+            .or_else(|| Some(admission(group.as_deref(), bound.try_permit()?)))
     }
 
     /// Waits for its turn. `None` if all callers have left.
@@ -64,7 +66,7 @@ impl Queueing<'_> {
                 return Some(LoadAdmission::Free);
             }
             if let Some(shared) = group.and_then(LoadGroup::permit) {
-                return Some(of(shared));
+                return Some(LoadAdmission::Permit(shared));
             }
             // Each time: when its group shared a permit, the batch expected this item to go on.
             self.leader.enter(Phase::Queueing);
@@ -93,12 +95,8 @@ impl Queueing<'_> {
 }
 
 fn admission(group: Option<&LoadGroup>, permit: LoadPermit) -> LoadAdmission {
-    of(match group {
+    LoadAdmission::Permit(match group {
         Some(group) => group.share(permit),
         None => Arc::new(permit),
     })
-}
-
-fn of(permit: Arc<LoadPermit>) -> LoadAdmission {
-    LoadAdmission::Permit(permit)
 }

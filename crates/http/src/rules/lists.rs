@@ -215,8 +215,8 @@ fn targeted(headers: &HeaderMap) -> Option<Vec<Directive>> {
     (!dictionary.is_empty()).then(|| said.collect())
 }
 
-/// One member of the dictionary. A value of the wrong type is ignored (RFC 9213, section 2.1), except
-/// that a prohibition holds with any value but "false".
+/// A member of `CDN-Cache-Control` as a directive. One whose value has the wrong type is ignored (RFC 9213,
+/// section 2.1), except that a prohibition holds with any value but "false".
 fn member(name: &str, value: &ListEntry) -> Option<Directive> {
     let ListEntry::Item(item) = value else { return None };
     let value = match &item.bare_item {
