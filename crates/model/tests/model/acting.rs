@@ -4,8 +4,9 @@ use super::payload::{
     Drafted, Given, Grant, Kind, ModelFallback, ModelFlight, Modelled, OtherLease, Wanted,
 };
 use super::rules::{Rules, Serves, Without};
+use super::stored::{Age, StoredEntry, ToldValue};
 use super::storing::{self, Asked, Committed};
-use super::world::{Age, Message, StoredEntry, ToldValue, Violated, World};
+use super::world::{Message, Violated, World};
 use crate::step::{
     AnswerKind, Event, KnownFailure, KnownOfKey, LeaseHold, LoadAnswer, Meanwhile, Memory, Record,
     Share, State, Verdict, verdict,

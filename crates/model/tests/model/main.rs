@@ -27,13 +27,16 @@
 //! waits may be lost or arrive at any later time, also before a reply that was sent earlier.
 
 mod acting;
+mod delivering;
 mod flights;
 mod mutants;
 mod payload;
+mod putter;
 mod putting;
 mod reading;
 mod rules;
 mod scenarios;
+mod stored;
 mod storing;
 mod table;
 mod world;

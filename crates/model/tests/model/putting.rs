@@ -6,6 +6,7 @@
 //! left out here.
 
 use super::payload::{Drafted, Grant, Version, Wanted};
+use super::putter::{Put, Putter};
 use super::rules::{Rules, Without};
 use super::storing::{self, Asked, Committed};
 use super::world::{Message, Violated, World};
@@ -13,51 +14,6 @@ use crate::step::{AfterPut, PutAttempt, after_put};
 
 /// The process of the other writer.
 const PUTTING: u8 = 1;
-
-/// What the other writer is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Putter {
-    Idle,
-    /// Asks for the lease, and has read this epoch before.
-    Asking {
-        put: Put,
-        seen: Option<u8>,
-    },
-    /// Stores the value, and has read this epoch again.
-    Committing {
-        put: Put,
-        lease: Grant,
-        seen: Option<u8>,
-    },
-    /// Invalidates the key.
-    Clearing {
-        put: Put,
-        retries: bool,
-        has_failed: bool,
-    },
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Put {
-    version: Version,
-    /// Of its claim: its token.
-    id: u8,
-    is_first: bool,
-}
-
-impl Putter {
-    pub(super) fn is_putting(self) -> bool {
-        self != Self::Idle
-    }
-
-    /// Whether its claim may have the lease.
-    pub(super) fn holds(self, holder: u8) -> bool {
-        match self {
-            Self::Asking { put, .. } | Self::Committing { put, .. } => put.id == holder,
-            Self::Idle | Self::Clearing { .. } => false,
-        }
-    }
-}
 
 impl World {
     /// Whether an invalidation would be of a later change of the source than a put that has no lease

@@ -3,8 +3,9 @@
 use super::acting::failures;
 use super::payload::{Doing, Kind, ModelFlight, Wanted};
 use super::rules::{Rules, Serves, Without};
+use super::stored::Age;
 use super::storing;
-use super::world::{Age, PROCESS, Reader, Required, Violated, WRITING, World};
+use super::world::{PROCESS, Reader, Required, Violated, WRITING, World};
 use crate::step::{Event, LeaseHold};
 
 impl World {
@@ -146,6 +147,47 @@ impl World {
             begun.flights[at].doing = Doing::Happened(event);
             next.push(begun);
         }
+        Ok(())
+    }
+
+    /// A caller leaves. The opener of a flight may take its request back, as for an uncached load.
+    /// A caller with a stale fallback may take that.
+    pub(super) fn leave(
+        &self,
+        rules: &Rules,
+        reader: usize,
+        next: &mut Vec<Self>,
+    ) -> Result<(), Violated> {
+        let Reader::Waiting { required, flight: id, joined, opener } = self.readers[reader] else {
+            return Ok(());
+        };
+        if self.left.leaves == 0 {
+            return Ok(());
+        }
+        let mut left = self.clone();
+        left.left.leaves -= 1;
+        left.readers[reader] = Reader::Over;
+        let Some(flight) = left.flights.iter().find(|at| at.id == id) else { return Ok(()) };
+        if let Some((asked, version)) = flight.fallback
+            && joined < asked
+            && required.forbids(version, false)
+        {
+            return Err(Violated("a stale fallback is older than an invalidation"));
+        }
+        let (kind, has_request) = (flight.kind, !opener || flight.job);
+        let mut took = left.clone();
+        let of_it = took.flights.iter_mut().filter(|at| opener && at.id == id);
+        of_it.for_each(|flight| flight.job = false);
+        if opener && has_request {
+            next.push(took.clone());
+        }
+        // Its wait has run out, and it loads without a lease.
+        if rules.hurries && has_request && kind != Kind::Uncached {
+            let (opened, kind) = (u8::MAX, Kind::Uncached);
+            took.readers[reader] = Reader::Joining { required, opened, kind, store_failed: false };
+            next.push(took);
+        }
+        next.push(left);
         Ok(())
     }
 }

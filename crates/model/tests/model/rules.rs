@@ -1,7 +1,7 @@
 //! The fixed rules of a scenario.
 
 use super::payload::Drafted;
-use super::world::{Age, StoredEntry};
+use super::stored::{Age, StoredEntry};
 
 /// The fixed rules of a scenario.
 #[derive(Clone, Copy)]

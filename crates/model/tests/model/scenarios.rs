@@ -2,7 +2,8 @@
 
 use super::payload::Drafted;
 use super::rules::{Rules, Serves, Without};
-use super::world::{Age, Budget, READERS, Reader, World};
+use super::stored::Age;
+use super::world::{Budget, READERS, Reader, World};
 
 /// The first state of a walk, and its rules.
 pub(super) struct Scenario {

@@ -2,9 +2,10 @@
 
 use super::payload::{Drafted, Grant, Wanted};
 use super::rules::{Rules, Without};
-use super::world::{
-    Age, FailureRecord, ModelLease, ModelStore, PROCESSES, StoredEntry, ToldValue, Violated, World,
+use super::stored::{
+    Age, FailureRecord, ModelLease, ModelStore, PROCESSES, StoredEntry, ToldValue,
 };
+use super::world::{Violated, World};
 
 /// The outcome of an acquire.
 pub(super) enum Asked {

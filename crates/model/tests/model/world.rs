@@ -3,16 +3,15 @@
 use std::hash::{Hash, Hasher};
 
 use super::payload::{Drafted, Grant, Kind, ModelFlight, Version, Wanted};
-use super::putting::Putter;
-use super::rules::Rules;
-use super::storing::{self, Asked};
+use super::putter::Putter;
+use super::stored::{
+    Age, FailureRecord, ModelLease, ModelStore, PROCESSES, StoredEntry, ToldValue,
+};
 
 pub(super) const READERS: usize = 3;
 
 /// Which process a reader is in.
 pub(super) const PROCESS: [u8; READERS] = [0, 0, 1];
-
-pub(super) const PROCESSES: usize = 2;
 
 /// The process of the writer.
 pub(super) const WRITING: usize = 0;
@@ -137,111 +136,6 @@ pub(super) enum Writer {
     Invalidated(Version),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct ModelStore {
-    pub(super) entry: Option<StoredEntry>,
-    pub(super) lease: Option<ModelLease>,
-    pub(super) watermark: u8,
-    pub(super) fence: u8,
-    pub(super) failed: FailureRecord,
-    /// The current epoch of the tag, if the store has not forgotten the tag.
-    pub(super) epoch: Option<u8>,
-    /// The highest epoch so far.
-    pub(super) epochs: u8,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct ModelLease {
-    /// The flight whose token it has.
-    pub(super) holder: u8,
-    pub(super) fence: u8,
-    /// The processes that wait for its end.
-    pub(super) marks: [bool; PROCESSES],
-}
-
-/// A message of a commit to a process that waited for its lease.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct ToldValue {
-    pub(super) process: u8,
-    /// Of the lease.
-    pub(super) fence: u8,
-    pub(super) version: Version,
-    /// The epoch under which it was loaded.
-    pub(super) epoch: u8,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct StoredEntry {
-    pub(super) draft: Drafted,
-    pub(super) fence: u8,
-    pub(super) age: Age,
-    /// The epoch under which it was loaded.
-    pub(super) epoch: u8,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Age {
-    Fresh,
-    /// Fresh, and it is time to replace it.
-    Due,
-    Stale,
-}
-
-/// What the store remembers of failed loads.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum FailureRecord {
-    No,
-    /// One load: it counts for the next.
-    Once,
-    /// Every caller shares the failure.
-    Shared,
-    /// The same, but one caller is let through as a probe.
-    Due,
-}
-
-impl StoredEntry {
-    /// Whether it answers a flight that wants `accept`.
-    pub(super) fn answers(self, accept: Wanted) -> bool {
-        let is_fresh = self.age != Age::Stale;
-        match accept {
-            Wanted::Fresh => is_fresh,
-            Wanted::Nothing => false,
-            Wanted::Other(fence) => is_fresh && self.fence != fence,
-        }
-    }
-}
-
-impl ModelStore {
-    /// Gives the tag a new epoch, above all that it had.
-    pub(super) fn bump(&mut self) -> u8 {
-        self.epochs += 1;
-        self.epoch = Some(self.epochs);
-        self.epochs
-    }
-
-    /// An invalidation ends the lease, and refuses every load that began before it.
-    pub(super) fn end(&mut self, lets_loads_store: bool) {
-        self.failed = FailureRecord::No;
-        if !lets_loads_store {
-            self.lease = None;
-            self.watermark = self.fence;
-        }
-    }
-
-    pub(super) fn is_leased_to(&self, flight: u8) -> bool {
-        self.lease.is_some_and(|lease| lease.holder == flight)
-    }
-
-    /// Whether the key is in cooldown for the flight that asks.
-    pub(super) fn is_held_up(&self, asker: u8) -> bool {
-        match self.failed {
-            FailureRecord::No | FailureRecord::Once => false,
-            FailureRecord::Shared => true,
-            FailureRecord::Due => self.lease.is_some_and(|lease| lease.holder != asker),
-        }
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Reader {
     Idle {
@@ -337,37 +231,6 @@ impl World {
         }
     }
 
-    /// The copy arrives, and the store executes it. The reply reaches no flight.
-    pub(super) fn deliver(&self, rules: &Rules, next: &mut Vec<Self>) -> Result<(), Violated> {
-        let Some(message) = self.copy else { return Ok(()) };
-        if message == Message::Invalidate && self.is_order_open() {
-            return Ok(());
-        }
-        let mut world = self.clone();
-        world.copy = None;
-        match message {
-            Message::Acquire { id, process, accept, seen } => {
-                let asked = storing::ask(rules, &mut world.store, (id, process), accept, seen);
-                if let Asked::Granted { .. } = asked {
-                    // The flight may have released its lease by now. This one lapses.
-                    let of_it = world.flights.iter_mut().filter(|flight| flight.id == id);
-                    of_it.for_each(|flight| flight.is_release_lost = true);
-                }
-            }
-            Message::Commit { id, lease, draft, seen } => {
-                storing::store(rules, &mut world, (id, seen), lease, draft)?;
-            }
-            Message::Report { id, lease, before } => {
-                storing::report(rules, &mut world.store, id, lease, before)?;
-            }
-            Message::Release { id } => storing::give_up(&mut world.store, id),
-            Message::Invalidate => world.invalidate(rules),
-            Message::Clear { version } => world.clear(version),
-        }
-        next.push(world);
-        Ok(())
-    }
-
     /// The store forgets the tag, as when it evicts it.
     pub(super) fn forget(&self, next: &mut Vec<Self>) {
         if self.left.forgets > 0 && self.store.epoch.is_some() {
@@ -413,46 +276,5 @@ impl World {
             FailureRecord::Once | FailureRecord::Due => FailureRecord::No,
         };
         next.push(world);
-    }
-
-    /// A caller leaves. The opener of a flight may take its request back, as for an uncached load.
-    /// A caller with a stale fallback may take that.
-    pub(super) fn leave(
-        &self,
-        rules: &Rules,
-        reader: usize,
-        next: &mut Vec<Self>,
-    ) -> Result<(), Violated> {
-        let Reader::Waiting { required, flight: id, joined, opener } = self.readers[reader] else {
-            return Ok(());
-        };
-        if self.left.leaves == 0 {
-            return Ok(());
-        }
-        let mut left = self.clone();
-        left.left.leaves -= 1;
-        left.readers[reader] = Reader::Over;
-        let Some(flight) = left.flights.iter().find(|at| at.id == id) else { return Ok(()) };
-        if let Some((asked, version)) = flight.fallback
-            && joined < asked
-            && required.forbids(version, false)
-        {
-            return Err(Violated("a stale fallback is older than an invalidation"));
-        }
-        let (kind, has_request) = (flight.kind, !opener || flight.job);
-        let mut took = left.clone();
-        let of_it = took.flights.iter_mut().filter(|at| opener && at.id == id);
-        of_it.for_each(|flight| flight.job = false);
-        if opener && has_request {
-            next.push(took.clone());
-        }
-        // Its wait has run out, and it loads without a lease.
-        if rules.hurries && has_request && kind != Kind::Uncached {
-            let (opened, kind) = (u8::MAX, Kind::Uncached);
-            took.readers[reader] = Reader::Joining { required, opened, kind, store_failed: false };
-            next.push(took);
-        }
-        next.push(left);
-        Ok(())
     }
 }
