@@ -123,6 +123,11 @@ crate::debug_fields! { ReadThroughLayer<K, C> where C: Debug => |it|
 pub struct ReadThroughLayerBuilder<K, C = Json> {
     key_of: K,
     codec: C,
+    options: LayerOptions,
+}
+
+/// All options of a layer, which are of the same types whatever its codec is.
+struct LayerOptions {
     store: Arc<dyn Store>,
     policy: Policy,
     loads: Option<Loads>,
@@ -135,9 +140,7 @@ pub struct ReadThroughLayerBuilder<K, C = Json> {
 
 impl<K> ReadThroughLayerBuilder<K> {
     fn new<S: Store>(store: S, key_of: K) -> Self {
-        Self {
-            key_of,
-            codec: Json,
+        let options = LayerOptions {
             store: Arc::new(store),
             policy: Policy::default(),
             loads: None,
@@ -146,7 +149,8 @@ impl<K> ReadThroughLayerBuilder<K> {
             name: Statistics::UNNAMED.into(),
             trace_keys: TraceKeys::default(),
             wrong: FirstError::default(),
-        }
+        };
+        Self { key_of, codec: Json, options }
     }
 }
 
@@ -163,7 +167,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// Stores no answer, on purpose: the callers of one process share a load, and processes load one after
     /// another. Without this or a [`ttl`](Self::ttl), the same happens and a warning says so.
     pub fn coalesce_only(mut self) -> Self {
-        self.policy.freshness.coalesce_only = true;
+        self.options.policy.freshness.coalesce_only = true;
         self.ttl(Duration::ZERO)
     }
 
@@ -268,7 +272,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     pub fn max_loads(mut self, most: impl Into<Loads>) -> Self {
         let most = most.into();
         let checked = within("max loads", most.most(), 1, usize::MAX);
-        self.wrong.set(&mut self.loads, checked.map(|_| Some(most)));
+        self.options.wrong.set(&mut self.options.loads, checked.map(|_| Some(most)));
         self
     }
 
@@ -370,7 +374,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
         K: Fn(&Req) -> L,
         F: Fn(&Req) -> T + Send + Sync + 'static,
     {
-        self.tags.set(tags_of);
+        self.options.tags.set(tags_of);
         self
     }
 
@@ -396,7 +400,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     ///
     /// Default: off. The tag costs what another tag costs.
     pub fn clearable(mut self) -> Self {
-        self.tags.is_clearable = true;
+        self.options.tags.is_clearable = true;
         self
     }
 
@@ -438,7 +442,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     ///
     /// Default: `unnamed`.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.name = name.into();
+        self.options.name = name.into();
         self
     }
 
@@ -446,7 +450,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     ///
     /// Default: [`TraceKeys::Kind`]. Keys may be personal data, and traces are read by many people.
     pub fn trace_keys(mut self, keys: TraceKeys) -> Self {
-        self.trace_keys = keys;
+        self.options.trace_keys = keys;
         self
     }
 
@@ -494,7 +498,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
         mut self,
         classify: impl Fn(&E) -> ErrorClass + Send + Sync + 'static,
     ) -> Self {
-        self.errors.classify = Some(ErrorRule::of(classify));
+        self.options.errors.classify = Some(ErrorRule::of(classify));
         self
     }
 
@@ -507,7 +511,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
         mut self,
         describe: impl Fn(&E) -> String + Send + Sync + 'static,
     ) -> Self {
-        self.errors.describe = Some(ErrorRule::of(describe));
+        self.options.errors.describe = Some(ErrorRule::of(describe));
         self
     }
 
@@ -516,7 +520,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
         mut self,
         classify: impl Fn(&(dyn StdError + 'static)) -> ErrorClass + Send + Sync + 'static,
     ) -> Self {
-        self.errors.classify = Some(ErrorRule::of_any(classify));
+        self.options.errors.classify = Some(ErrorRule::of_any(classify));
         self
     }
 
@@ -530,12 +534,12 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// Sets an option of an [adapter](crate::adapter) to a value that it has checked. If the value is
     /// wrong, [`build`](Self::build) returns the error, unless an option before it is wrong too.
     pub fn set_checked<T>(&mut self, option: &mut T, checked: Result<T, ConfigError>) {
-        self.wrong.set(option, checked);
+        self.options.wrong.set(option, checked);
     }
 
     /// Sets an option of the policy.
     fn with(mut self, set: impl FnOnce(&mut Policy)) -> Self {
-        set(&mut self.policy);
+        set(&mut self.options.policy);
         self
     }
 
@@ -545,26 +549,13 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
         option: impl FnOnce(&mut Policy) -> &mut T,
         value: Result<T, ConfigError>,
     ) -> Self {
-        self.wrong.set(option(&mut self.policy), value);
+        self.options.wrong.set(option(&mut self.options.policy), value);
         self
     }
 
     pub(crate) fn map_codec<D>(self, map: impl FnOnce(C) -> D) -> ReadThroughLayerBuilder<K, D> {
-        let Self { key_of, codec, store, policy, loads, errors, tags, name, trace_keys, wrong } =
-            self;
-        let codec = map(codec);
-        ReadThroughLayerBuilder {
-            key_of,
-            codec,
-            store,
-            policy,
-            loads,
-            errors,
-            tags,
-            name,
-            trace_keys,
-            wrong,
-        }
+        let Self { key_of, codec, options } = self;
+        ReadThroughLayerBuilder { key_of, codec: map(codec), options }
     }
 
     /// The layer.
@@ -572,10 +563,11 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// # Errors
     /// If an option is wrong: the first one.
     pub fn build(self) -> Result<ReadThroughLayer<K, C>, ConfigError> {
-        self.wrong.result()?;
-        let Self { key_of, codec, store, policy, loads, errors, tags, .. } = self;
+        let Self { key_of, codec, options } = self;
+        let LayerOptions { store, policy, loads, errors, tags, name, trace_keys, wrong } = options;
+        wrong.result()?;
         let loads = UnderWay::new(&policy, loads);
-        let statistics = Statistics::new(self.name, self.trace_keys, &(Arc::clone(&loads) as _));
+        let statistics = Statistics::new(name, trace_keys, &(Arc::clone(&loads) as _));
         let codec = Arc::new(codec);
         let core = Core { store, policy, codec, errors, tags, loads, statistics };
         Ok(ReadThroughLayer { key_of, core: Arc::new(core) })
@@ -583,7 +575,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
 }
 
 crate::debug_fields! { ReadThroughLayerBuilder<K, C> => |it|
-    name = it.name, store = it.store, policy = it.policy
+    name = it.options.name, store = it.options.store, policy = it.options.policy
 }
 
 const AN_HOUR: Duration = Duration::from_secs(60 * 60);
