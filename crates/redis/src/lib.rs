@@ -153,13 +153,11 @@ impl RedisStore {
     }
 
     fn of(parts: StoreCore, outage_ttl: Duration) -> Self {
+        let near = parts.near.clone();
         let server = RedisServerStore(Arc::new(parts));
-        Self(match server.0.near.clone() {
-            Some(near) => {
-                OutageStore::with_copies(server, outage_ttl, move |key| near.find_unwatched(key))
-            }
-            None => OutageStore::new(server, outage_ttl),
-        })
+        Self(OutageStore::with_copies(server, outage_ttl, move |key| {
+            near.as_ref()?.find_unwatched(key)
+        }))
     }
 
     fn parts(&self) -> &StoreCore {

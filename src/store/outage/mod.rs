@@ -56,7 +56,7 @@ struct Inner<S> {
     ttl: Duration,
     local: MemoryStore,
     health: PrimaryHealth,
-    copies: Option<Box<Copies>>,
+    copies: Box<Copies>,
     hits: AtomicU64,
 }
 
@@ -66,14 +66,7 @@ impl<S: Store> OutageStore<S> {
     /// A store over this one. Without it, entries are fresh for `ttl` at most; with zero, nothing is kept
     /// and the primary's errors are given.
     pub fn new(primary: S, ttl: Duration) -> Self {
-        Self(Arc::new(Inner {
-            primary,
-            ttl,
-            local: MemoryStore::new(MemoryOptions::new(MOST_ENTRIES)),
-            health: PrimaryHealth::default(),
-            copies: None,
-            hits: AtomicU64::new(0),
-        }))
+        Self::with_copies(primary, ttl, |_| None)
     }
 
     /// As [`new`](Self::new), over a primary that leaves copies of entries in this process: what the
@@ -83,11 +76,14 @@ impl<S: Store> OutageStore<S> {
         ttl: Duration,
         copies: impl Fn(&Key) -> Option<Entry> + Send + Sync + 'static,
     ) -> Self {
-        let Self(mut inner) = Self::new(primary, ttl);
-        if let Some(inner) = Arc::get_mut(&mut inner) {
-            inner.copies = Some(Box::new(copies));
-        }
-        Self(inner)
+        Self(Arc::new(Inner {
+            primary,
+            ttl,
+            local: MemoryStore::new(MemoryOptions::new(MOST_ENTRIES)),
+            health: PrimaryHealth::default(),
+            copies: Box::new(copies),
+            hits: AtomicU64::new(0),
+        }))
     }
 
     /// The primary, whose errors are its own.
@@ -179,7 +175,7 @@ impl<S: Store> Inner<S> {
     }
 
     fn copy(&self, key: &Key, tags: &Tags) -> Option<Entry> {
-        self.copies.as_ref()?(key).filter(|copy| copy.has_tags(tags))
+        (self.copies)(key).filter(|copy| copy.has_tags(tags))
     }
 
     fn count(&self, found: Option<&Entry>) {
