@@ -2,7 +2,6 @@
 
 use std::any::type_name;
 use std::cell::Cell;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +31,7 @@ use crate::tag::{TagRules, Tags};
 /// What all clones of a service share. Aligned, so that it is apart in memory from the count of its
 /// owners, which each request changes.
 #[repr(align(128))]
-pub(crate) struct Core<C: ?Sized> {
+pub(crate) struct Core<C> {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) policy: Policy,
     pub(crate) codec: Arc<C>,
@@ -42,14 +41,8 @@ pub(crate) struct Core<C: ?Sized> {
     pub(crate) statistics: Arc<Statistics>,
 }
 
-impl<C: fmt::Debug + ?Sized> fmt::Debug for Core<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core")
-            .field("store", &self.store)
-            .field("policy", &self.policy)
-            .field("codec", &self.codec)
-            .finish_non_exhaustive()
-    }
+crate::debug_fields! { Core<C> where C: Debug => |it|
+    store = it.store, policy = it.policy, codec = it.codec
 }
 
 /// What is under way in this process, for all services of one layer.
@@ -121,7 +114,7 @@ impl Activity for UnderWay {
     }
 }
 
-impl<C: ?Sized> Core<C> {
+impl<C> Core<C> {
     /// A handle to the stored entries.
     pub(crate) fn handle(&self) -> Handle {
         let (store, statistics) = (Arc::clone(&self.store), Arc::clone(&self.statistics));

@@ -265,7 +265,7 @@ fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {
 
 /// What a kept value says, for a request with these tags. Notes in the record of its load if it says
 /// that there is none.
-pub(super) fn classified<R, C: Codec<R> + ?Sized>(
+pub(super) fn classified<R, C: Codec<R>>(
     core: &Core<C>,
     key: &Key,
     tags: &Tags,
@@ -308,7 +308,7 @@ pub(super) fn classified<R, C: Codec<R> + ?Sized>(
 }
 
 /// A kept value with these lifetimes, for a request with these tags: what is stored of it.
-fn storable<R, C: Codec<R> + ?Sized>(
+fn storable<R, C: Codec<R>>(
     core: &Core<C>,
     key: &Key,
     tags: &Tags,
@@ -340,14 +340,14 @@ fn storable<R, C: Codec<R> + ?Sized>(
 
 /// How many bytes a value takes that counts as a failure. `usize::MAX` if it is too large to
 /// remember.
-fn weight<R, C: Codec<R> + ?Sized>(kept: &C::Kept, core: &Core<C>) -> usize {
+fn weight<R, C: Codec<R>>(kept: &C::Kept, core: &Core<C>) -> usize {
     let mut buffer = EncodeBuffer::new(FailureCache::MAX_FAILURE_BYTES);
     let written = core.codec.encode(kept, &mut buffer);
     written.map_or(usize::MAX, |()| buffer.into_bytes().len())
 }
 
 /// What a store gets of a kept value, and what callers share; or the value, if it cannot be stored.
-pub(super) fn encoded<R, C: Codec<R> + ?Sized>(
+pub(super) fn encoded<R, C: Codec<R>>(
     core: &Core<C>,
     key: &Key,
     kept: C::Kept,
@@ -380,11 +380,7 @@ pub(super) fn encoded<R, C: Codec<R> + ?Sized>(
 }
 
 /// Whether bytes give a value again, if that is to be verified now.
-fn verified<R, C: Codec<R> + ?Sized>(
-    core: &Core<C>,
-    kept: &C::Kept,
-    bytes: &[u8],
-) -> Result<(), BoxError> {
+fn verified<R, C: Codec<R>>(core: &Core<C>, kept: &C::Kept, bytes: &[u8]) -> Result<(), BoxError> {
     if !core.statistics.verifies(bytes.len()) {
         return Ok(());
     }

@@ -1,8 +1,8 @@
 //! Connections for a pool of the application, dialled as those of a store.
 
+use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
-use std::{fmt, io};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, Value};
@@ -145,8 +145,4 @@ impl ConnectionLike for RedisPoolConnection {
     }
 }
 
-impl fmt::Debug for RedisPoolManager {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RedisPoolManager").field(&self.0.parts.options).finish()
-    }
-}
+bellwether::debug_fields! { RedisPoolManager => |it| options = it.0.parts.options }

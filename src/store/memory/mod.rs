@@ -5,7 +5,6 @@ mod options;
 mod shard;
 mod tags;
 
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -264,11 +263,7 @@ impl Store for MemoryStore {
     }
 }
 
-impl fmt::Debug for MemoryStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("MemoryStore").field(&self.0.options).finish()
-    }
-}
+crate::debug_fields! { MemoryStore => |it| options = it.0.options }
 
 /// The least size of a shard in bytes, so that it keeps the largest entry that a layer stores by default.
 const LEAST_BYTES: usize = 4 * 1024 * 1024;

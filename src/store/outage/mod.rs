@@ -2,7 +2,6 @@
 
 mod health;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -295,16 +294,8 @@ impl<S> Clone for OutageStore<S> {
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for OutageStore<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { primary, ttl, local, health, .. } = &*self.0;
-        f.debug_struct("OutageStore")
-            .field("primary", primary)
-            .field("ttl", ttl)
-            .field("local", local)
-            .field("health", health)
-            .finish_non_exhaustive()
-    }
+crate::debug_fields! { OutageStore<S> where S: Debug => |it|
+    primary = it.0.primary, ttl = it.0.ttl, local = it.0.local, health = it.0.health
 }
 
 /// Whether the primary cannot answer, or refuses to. What else fails would fail without it as well.
