@@ -135,7 +135,7 @@ struct LedgerTable {
     stats: ReplayStats,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Ledger {
     rules: KeepingRules,
     /// How long a command can be under way after it was sent.
@@ -147,8 +147,8 @@ pub(crate) struct Ledger {
     watchers: Watchers,
     /// Notified when something is to be sent.
     pub(super) filed: Notify,
-    /// Whether nothing is to be sent. Then operations take no lock.
-    is_quiet: AtomicBool,
+    /// Whether something is to be sent. Otherwise operations take no lock.
+    is_busy: AtomicBool,
     reassertions: AtomicU64,
     floor: AtomicU64,
     /// The longest term that was requested, in milliseconds. No lease lasts longer.
@@ -194,26 +194,13 @@ impl Ledger {
         near: Option<Arc<Near>>,
         watchers: Watchers,
     ) -> Self {
-        let [reassertions, floor, longest_term] = [(); 3].map(|()| AtomicU64::new(0));
-        Self {
-            rules,
-            timeout,
-            store,
-            near,
-            watchers,
-            filed: Notify::new(),
-            is_quiet: AtomicBool::new(true),
-            reassertions,
-            floor,
-            longest_term,
-            table: Mutex::default(),
-        }
+        Self { rules, timeout, store, near, watchers, ..Self::default() }
     }
 
     /// Whether nothing is to be sent, and so nothing is to be done before a read.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.is_quiet.load(Ordering::Acquire)
+        !self.is_busy.load(Ordering::Acquire)
     }
 
     /// How often invalidations were kept that the server had acknowledged. If that changes during a
@@ -450,7 +437,7 @@ impl Ledger {
         let mut table = locked(&self.table);
         let changed = change(&mut table);
         let is_empty = table.changes.is_empty() && table.claims.is_empty();
-        self.is_quiet.store(is_empty && !self.is_floor_due(), Ordering::Release);
+        self.is_busy.store(!is_empty || self.is_floor_due(), Ordering::Release);
         changed
     }
 }
