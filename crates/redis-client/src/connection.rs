@@ -12,7 +12,7 @@ use redis::aio::{MultiplexedConnection, SendError};
 use redis::{ErrorKind, Pipeline, PushInfo, RedisError, ServerErrorKind, Value};
 use tokio::runtime::Handle;
 use tokio::select;
-use tokio::sync::Notify;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -44,9 +44,8 @@ pub(super) struct ConnectionState {
     pub(super) is_in_use: AtomicBool,
     /// Whether a task judges it for requests that were dropped.
     pub(super) is_watched: AtomicBool,
-    has_ended: AtomicBool,
-    /// Notified when it has ended.
-    ended: Notify,
+    /// Closed when it has ended.
+    ended: Semaphore,
     /// When bytes last arrived.
     pub(super) heard: Arc<LastHeard>,
     /// When a reply last arrived.
@@ -135,21 +134,17 @@ fn folded(replies: Vec<Value>, is_timed: bool) -> Result<Value, RedisError> {
 
 impl ConnectionState {
     pub(super) fn new(node: Arc<NodeState>, number: u64, is_tracked: bool) -> Self {
-        let [is_broken, is_in_use, is_watched, has_ended] = [false; 4].map(AtomicBool::new);
-        let (ended, heard, window) = (Notify::new(), Arc::default(), Window::default());
-        let replied = LastHeard::default();
         Self {
             node,
             number,
             is_tracked,
-            is_broken,
-            is_in_use,
-            is_watched,
-            has_ended,
-            ended,
-            heard,
-            replied,
-            window,
+            is_broken: AtomicBool::default(),
+            is_in_use: AtomicBool::default(),
+            is_watched: AtomicBool::default(),
+            ended: Semaphore::new(0),
+            heard: Arc::default(),
+            replied: LastHeard::default(),
+            window: Window::default(),
         }
     }
 
@@ -198,15 +193,14 @@ impl ConnectionState {
         &self,
         future: impl Future<Output = Result<T, RedisError>> + Unpin,
     ) -> Result<T, RedisError> {
-        // It is notified from here on, also before it is polled.
-        let ended = self.ended.notified();
-        if self.has_ended.load(Ordering::Acquire) {
+        if self.ended.is_closed() {
             return Err(reset());
         }
         select! {
             biased;
             done = future => done,
-            () = ended => Err(reset()),
+            // It has no permits.
+            _ = self.ended.acquire() => Err(reset()),
         }
     }
 
@@ -229,8 +223,7 @@ impl ConnectionState {
     /// The connection has ended, or counts as ended: requests that are under way on it fail as lost.
     pub(super) fn end(&self) {
         self.give_up();
-        self.has_ended.store(true, Ordering::Release);
-        self.ended.notify_waiters();
+        self.ended.close();
     }
 }
 
