@@ -68,7 +68,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
             },
         };
         let job = locked(job).take()?;
-        let known = self.known();
+        let (why, known) = (cause.0, self.known());
         leader.enter(Phase::Loading);
         let began = leader.generation();
         let started = Instant::now();
@@ -87,7 +87,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
         if matches!(answer.kind, Value | PrivateKey | PrivateOnce | TimedOut | Unconfirmed) {
             until_it_has_ended.note(started);
         }
-        Some(self.judge(answer, known, began, started.elapsed()))
+        Some(self.judge(answer, why, known, began, started.elapsed()))
     }
 
     /// Queues a load that has not asked the store for a lease. Or what the flight ends with instead: nothing
@@ -147,12 +147,13 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
     fn judge(
         &self,
         answer: LoaderAnswer,
+        why: LoadReason,
         known: KnownOfKey,
         began: Generation,
         took: Duration,
     ) -> AnswerOf<Carried> {
         let Verdict { share, is_stored, remember } = verdict(answer.kind, known);
-        let outcome = answer.outcome.clone().with(self.status());
+        let outcome = answer.outcome.clone().with(status(why));
         let has_failed = answer.draft.is_none() && answer.kind != AnswerKind::Unconfirmed;
         let fallback = self.fallback.filter(|_| has_failed);
         let fallback = self.scope.stale_fallback(fallback).zip(fallback.map(|(asked, _)| *asked));
@@ -208,21 +209,17 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
         };
         draft.timed(took, leased_for)
     }
+}
 
-    /// The status of its opener, before its value is stored.
-    fn status(&self) -> CacheStatus {
-        CacheStatus::Bypass(match self.hold {
-            LeaseHold::Lease(lease) if lease.is_shared() => {
-                return CacheStatus::Led { stored: false };
-            }
-            _ if self.scope.purpose == Purpose::Uncached => BypassReason::WaitRanOut,
-            LeaseHold::Nothing if !self.scope.core.policy.serves_stored() => BypassReason::Disabled,
-            LeaseHold::Nothing => BypassReason::Private,
-            LeaseHold::Lease(_) | LeaseHold::NotAsked | LeaseHold::Unacknowledged => {
-                BypassReason::StoreFailed
-            }
-        })
-    }
+/// The status of the opener of a load that began for this reason, before its value is stored.
+fn status(why: LoadReason) -> CacheStatus {
+    CacheStatus::Bypass(match why {
+        LoadReason::WaitRanOut => BypassReason::WaitRanOut,
+        LoadReason::Disabled => BypassReason::Disabled,
+        LoadReason::Private => BypassReason::Private,
+        LoadReason::StoreFailed => BypassReason::StoreFailed,
+        _ => return CacheStatus::Led { stored: false },
+    })
 }
 
 /// During a probe: completes every waiter but the opener with the failure, for as long as it is
