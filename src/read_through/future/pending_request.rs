@@ -31,7 +31,7 @@ use super::state::{
 };
 use crate::codec::Codec;
 use crate::error::{CacheError, CacheErrorKind, Error, StoreError};
-use crate::flight::{Full, Leader, OpenedFlight, Phase, PhaseListener, Waiter};
+use crate::flight::{Flights, Full, Leader, OpenedFlight, Phase, PhaseListener, Waiter};
 use crate::key::Key;
 use crate::loads::Loads;
 use crate::locked::locked;
@@ -273,17 +273,12 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         if !has_runtime() {
             return self.fail(CacheError::no_runtime(&self.key).into());
         }
-        let loads = &self.core.loads;
         // Only callers that had asked before an uncached load began get its answer, whatever their
         // tags.
-        let (flights, tags) = match purpose {
-            Purpose::Uncached => (&loads.uncached, &Tags::none()),
-            Purpose::ForceRefresh => (&loads.forced, &self.tags),
-            Purpose::Answer | Purpose::Refresh(..) => (&loads.flights, &self.tags),
-        };
+        let tags = if self.is_uncached { &Tags::none() } else { &self.tags };
         let fails_fast = self.core.policy.wait.is_fail_fast() && purpose != Purpose::Uncached;
         let (id, span) = ((&self.key, self.types), self.span.waits());
-        match flights.join(id, tags, self.looked_up, fails_fast, span) {
+        match self.flights().join(id, tags, self.looked_up, fails_fast, span) {
             Ok((waiter, _)) if waiter.is_own_load() => {
                 self.fail(CacheError::recursive(&self.key).into())
             }
@@ -299,6 +294,16 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             }
             Err(Full::Flights) => self.refuse(LimitEvent::Flights),
             Err(Full::Waiters) => self.refuse(LimitEvent::Waiters),
+        }
+    }
+
+    /// Those in which it waits.
+    fn flights(&self) -> &Arc<Flights<Outcome>> {
+        let loads = &self.core.loads;
+        match self.is_uncached {
+            true => &loads.uncached,
+            false if self.options.is_forced => &loads.forced,
+            false => &loads.flights,
         }
     }
 
@@ -490,13 +495,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             self.timer.doubt_at(Instant::now() + patience);
             return None;
         }
-        let loads = &self.core.loads;
-        let flights = match self.is_uncached {
-            true => &loads.uncached,
-            false if self.options.is_forced => &loads.forced,
-            false => &loads.flights,
-        };
-        flights.give_up((&self.key, self.types), waiter);
+        self.flights().give_up((&self.key, self.types), waiter);
         Some(self.again(|it| it.join(None)))
     }
 
