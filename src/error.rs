@@ -122,23 +122,6 @@ impl CacheError {
         self.kind
     }
 
-    /// Whether there was no answer in time: a deadline, a wait, a load or the store ran out of time.
-    pub fn is_timeout(&self) -> bool {
-        use CacheErrorKind::{DeadlineExceeded, LoadTimedOut, Store, WaitTimedOut};
-        let timed_out = Store(StoreErrorKind::TimedOut);
-        let failed = CacheErrorKind::LoadFailed(FailureCause::TimedOut);
-        [DeadlineExceeded, LoadTimedOut, WaitTimedOut, timed_out, failed].contains(&self.kind)
-    }
-
-    /// Whether the same request may succeed a moment later. Not if its key is too long, it has too many
-    /// tags, there is none, or the program has to be changed first.
-    pub fn is_retryable(&self) -> bool {
-        use CacheErrorKind::*;
-        let lasting =
-            [KeyTooLong, NoRuntime, NotClearable, NotFound, Recursive, TooManyTags, WrongCount];
-        !lasting.contains(&self.kind)
-    }
-
     /// Whether the store [keeps](StoreError::pending) and repeats the invalidation, or all that failed.
     pub fn is_pending(&self) -> bool {
         self.source().and_then(|source| source.downcast_ref()).is_some_and(StoreError::is_pending)
