@@ -38,19 +38,16 @@ use crate::locked::locked;
 ///
 /// See [`max_loads`](crate::service::ReadThroughLayerBuilder::max_loads).
 #[derive(Clone)]
-pub struct Loads(Arc<LoadBound>);
+pub struct Loads(LoadBound);
 
-struct LoadBound {
-    /// How many permits may be out.
-    most: usize,
-    /// Held for a few operations, never across an `.await` or while a waker is called. Taken last: no
-    /// other lock is taken under it.
-    queue: Mutex<LoadQueue>,
-}
+/// Held for a few operations, never across an `.await` or while a waker is called. Taken last: no other
+/// lock is taken under it.
+type LoadBound = Arc<Mutex<LoadQueue>>;
 
-/// What the lock of a bound guards.
 #[derive(Default)]
 struct LoadQueue {
+    /// How many permits may be out.
+    most: usize,
     /// How many of them, if that follows the times of loads.
     gradient: Option<Gradient>,
     /// How many permits are out. While there are fewer than there may be, no ticket waits.
@@ -77,7 +74,7 @@ pub(crate) enum LoadRank {
 impl Loads {
     /// A bound of this many loads.
     pub fn at_most(most: usize) -> Self {
-        Self(Arc::new(LoadBound { most, queue: Mutex::default() }))
+        Self(Arc::new(Mutex::new(LoadQueue { most, ..LoadQueue::default() })))
     }
 
     /// A bound that follows the times of loads, up to this many: it fills the source, and keeps a short queue
@@ -90,28 +87,27 @@ impl Loads {
     /// [concurrency-limits]: https://github.com/Netflix/concurrency-limits
     /// [Envoy]: https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/adaptive_concurrency_filter
     pub fn adaptive(most: usize) -> Self {
-        let queue = LoadQueue { gradient: Some(Gradient::new(most)), ..LoadQueue::default() };
-        Self(Arc::new(LoadBound { most, queue: Mutex::new(queue) }))
+        let gradient = Some(Gradient::new(most));
+        Self(Arc::new(Mutex::new(LoadQueue { most, gradient, ..LoadQueue::default() })))
     }
 
     pub(crate) fn most(&self) -> usize {
-        self.0.most
+        locked(&self.0).most
     }
 
     /// A permit, if one is free.
     pub(crate) fn try_permit(&self) -> Option<LoadPermit> {
-        let mut queue = locked(&self.0.queue);
-        queue.take(self.0.most).then(|| LoadPermit(Arc::clone(&self.0)))
+        locked(&self.0).take().then(|| LoadPermit(Arc::clone(&self.0)))
     }
 
     /// A place in the queue.
     pub(crate) fn queue(&self, rank: LoadRank) -> LoadTicket {
-        let mut queue = locked(&self.0.queue);
+        let mut queue = locked(&self.0);
         queue.tickets += 1;
         let number = queue.tickets;
         queue.waiting.insert((rank, number), None);
         // A permit may have come back since the last attempt.
-        let wakers = queue.hand_out(self.0.most);
+        let wakers = queue.hand_out();
         drop(queue);
         wake(wakers);
         LoadTicket { bound: Arc::clone(&self.0), rank, number }
@@ -132,9 +128,8 @@ impl From<&Self> for Loads {
 
 impl fmt::Debug for Loads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let queue = locked(&self.0.queue);
-        let bound = queue.gradient.as_ref().map_or(self.0.most, Gradient::bound);
-        let (taken, queued) = (queue.taken, queue.waiting.len());
+        let queue = locked(&self.0);
+        let (bound, taken, queued) = (queue.bound(), queue.taken, queue.waiting.len());
         drop(queue);
         let mut shown = f.debug_struct("Loads");
         shown.field("most", &bound).field("taken", &taken).field("queued", &queued).finish()
@@ -142,9 +137,14 @@ impl fmt::Debug for Loads {
 }
 
 impl LoadQueue {
+    /// How many permits may be out now.
+    fn bound(&self) -> usize {
+        self.gradient.as_ref().map_or(self.most, Gradient::bound)
+    }
+
     /// Takes a permit, if one is free.
-    fn take(&mut self, most: usize) -> bool {
-        let bound = self.gradient.as_ref().map_or(most, Gradient::bound);
+    fn take(&mut self) -> bool {
+        let bound = self.bound();
         let is_free = self.taken < bound;
         self.taken += usize::from(is_free);
         if let Some(gradient) = self.gradient.as_mut().filter(|_| self.taken >= bound) {
@@ -154,10 +154,10 @@ impl LoadQueue {
     }
 
     /// Hands the free permits to the first tickets. Gives the wakers of these, for after the lock.
-    fn hand_out(&mut self, most: usize) -> Vec<Waker> {
+    fn hand_out(&mut self) -> Vec<Waker> {
         let mut wakers = Vec::new();
         while !self.waiting.is_empty()
-            && self.take(most)
+            && self.take()
             && let Some(((_, number), waker)) = self.waiting.pop_first()
         {
             self.handed.insert(number);
@@ -167,24 +167,13 @@ impl LoadQueue {
     }
 }
 
-impl LoadBound {
-    /// A permit comes back, and goes to the next ticket.
-    fn give_back(&self) {
-        let mut queue = locked(&self.queue);
-        queue.taken -= 1;
-        let wakers = queue.hand_out(self.most);
-        drop(queue);
-        wake(wakers);
-    }
-}
-
 /// The right to one load. Dropping it gives it back.
-pub(crate) struct LoadPermit(Arc<LoadBound>);
+pub(crate) struct LoadPermit(LoadBound);
 
 impl LoadPermit {
     /// The load that began then has ended, and says how busy the source is.
     pub(crate) fn note(&self, began: Instant) {
-        if let Some(gradient) = &mut locked(&self.0.queue).gradient {
+        if let Some(gradient) = &mut locked(&self.0).gradient {
             gradient.note(began, Instant::now());
         }
     }
@@ -192,14 +181,19 @@ impl LoadPermit {
 
 impl Drop for LoadPermit {
     fn drop(&mut self) {
-        self.0.give_back();
+        // It goes to the next ticket.
+        let mut queue = locked(&self.0);
+        queue.taken -= 1;
+        let wakers = queue.hand_out();
+        drop(queue);
+        wake(wakers);
     }
 }
 
 /// A place in the queue for a permit. Dropping it gives the place up: a permit that it was handed goes
 /// to the next one.
 pub(crate) struct LoadTicket {
-    bound: Arc<LoadBound>,
+    bound: LoadBound,
     rank: LoadRank,
     number: u64,
 }
@@ -209,7 +203,7 @@ impl LoadTicket {
     pub(crate) fn move_to(&mut self, rank: LoadRank) {
         let from = mem::replace(&mut self.rank, rank);
         if from != rank {
-            let queue = &mut *locked(&self.bound.queue);
+            let queue = &mut *locked(&self.bound);
             if let Some(waker) = queue.waiting.remove(&(from, self.number)) {
                 queue.waiting.insert((rank, self.number), waker);
             }
@@ -221,7 +215,7 @@ impl Future for LoadTicket {
     type Output = LoadPermit;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LoadPermit> {
-        let queue = &mut *locked(&self.bound.queue);
+        let queue = &mut *locked(&self.bound);
         if queue.handed.remove(&self.number) {
             return Poll::Ready(LoadPermit(Arc::clone(&self.bound)));
         }
@@ -236,14 +230,14 @@ impl Future for LoadTicket {
 
 impl Drop for LoadTicket {
     fn drop(&mut self) {
-        let mut queue = locked(&self.bound.queue);
+        let mut queue = locked(&self.bound);
         let left = queue.waiting.remove(&(self.rank, self.number));
         let was_handed = queue.handed.remove(&self.number);
         drop(queue);
         // After the lock: it may run any code.
         drop(left);
         if was_handed {
-            self.bound.give_back();
+            drop(LoadPermit(Arc::clone(&self.bound)));
         }
     }
 }
