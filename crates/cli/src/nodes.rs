@@ -79,13 +79,17 @@ impl ServerNode<'_> {
     /// A setting, if the user may read it.
     pub(crate) async fn config(&self, name: &str) -> Option<String> {
         let reply = self.run("CONFIG", &["GET", name]).await.ok()?;
-        text(list(&reply).get(1)?).map(str::to_owned)
+        let RedisValue::Map(settings) = &reply else {
+            return text(list(&reply).get(1)?).map(str::to_owned);
+        };
+        text(&settings.first()?.1).map(str::to_owned)
     }
 }
 
 pub(crate) fn text(value: &RedisValue) -> Option<&str> {
     match value {
-        RedisValue::Bytes(text) => std::str::from_utf8(text).ok(),
+        RedisValue::BulkString(text) => std::str::from_utf8(text).ok(),
+        RedisValue::VerbatimString { text, .. } => Some(text),
         _ => None,
     }
 }

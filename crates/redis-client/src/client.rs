@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
+use redis::Value;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -13,7 +14,7 @@ use super::events::Tracking;
 use super::node::RedisNode;
 use super::node_state::RedisNodeStats;
 use super::options::RedisClientOptions;
-use super::request::{RedisRequest, RedisScript, RedisValue};
+use super::request::{RedisRequest, RedisScript};
 use super::rights;
 use super::server_clock::ServerClock;
 use super::server_group::ServerGroup;
@@ -73,7 +74,7 @@ impl RedisClient {
     pub async fn run<T>(
         &self,
         request: &RedisRequest<'_>,
-        read: impl FnOnce(RedisValue) -> Option<T>,
+        read: impl FnOnce(Value) -> Option<T>,
     ) -> Result<T, StoreError> {
         debug_assert!(!self.is_cluster() || request.is_of_one_slot(), "{request:?}");
         in_runtime()?;

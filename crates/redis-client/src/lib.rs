@@ -64,11 +64,13 @@ pub use self::one_task::OneTask;
 pub use self::options::RedisClientOptions;
 #[cfg(feature = "bb8")]
 pub use self::pool_manager::{RedisPoolConnection, RedisPoolManager};
-pub use self::request::{RedisRequest, RedisScript, RedisValue};
+pub use self::request::{RedisRequest, RedisScript, whole};
 pub use self::server_clock::{ServerClock, ServerTime};
 pub use self::slots::{InSlot, Ownership, SlotOwners};
 #[cfg(feature = "tls")]
 pub use self::tls::RedisTls;
 
+/// A reply of a Redis server, as redis-rs reads it.
+pub use redis::Value as RedisValue;
 #[cfg(test)]
 mod tests;

@@ -145,10 +145,9 @@ impl<'a> RedisRequest<'a> {
     pub(super) fn read<T>(
         &self,
         Replied { value, is_repeated }: Replied,
-        read: impl FnOnce(RedisValue) -> Option<T>,
+        read: impl FnOnce(Value) -> Option<T>,
     ) -> Result<T, StoreError> {
-        let value = RedisValue::from(value);
-        if self.is_once && is_repeated && value.has_zero() {
+        if self.is_once && is_repeated && has_zero(&value) {
             let lost = io::Error::from(io::ErrorKind::ConnectionReset).into();
             return Err(self.error(&ServerError::Reported(lost)));
         }
@@ -211,54 +210,19 @@ impl InSlot for RedisRequest<'_> {
     }
 }
 
-/// A reply of a Redis server, as far as the protocols of this crate use it.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum RedisValue {
-    /// There is no value, or a script returned `false`.
-    Nil,
-    /// A whole number. A number that a script returns loses its fraction.
-    Int(i64),
-    /// Bytes, or a text.
-    Bytes(Vec<u8>),
-    /// Several values. Those of a map follow their fields.
-    Array(Vec<Self>),
-    /// Any other reply.
-    Other,
-}
-
-impl RedisValue {
-    /// The number, if this is one and is not negative.
-    pub fn whole(&self) -> Option<u64> {
-        match self {
-            Self::Int(whole) => u64::try_from(*whole).ok(),
-            _ => None,
-        }
-    }
-
-    /// Whether it is zero, or an array with a zero.
-    fn has_zero(&self) -> bool {
-        match self {
-            Self::Array(values) => values.contains(&Self::Int(0)),
-            value => *value == Self::Int(0),
-        }
+/// A whole number of a reply, if it is one and is not negative.
+pub fn whole(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(whole) => u64::try_from(*whole).ok(),
+        _ => None,
     }
 }
 
-impl From<Value> for RedisValue {
-    fn from(value: Value) -> Self {
-        match value {
-            Value::Nil | Value::Boolean(false) => Self::Nil,
-            Value::Int(number) => Self::Int(number),
-            Value::BulkString(bytes) => Self::Bytes(bytes),
-            Value::VerbatimString { text, .. } => Self::Bytes(text.into_bytes()),
-            Value::Array(values) => Self::Array(values.into_iter().map(Self::from).collect()),
-            Value::Map(pairs) => {
-                let values = pairs.into_iter().flat_map(|(field, value)| [field, value]);
-                Self::Array(values.map(Self::from).collect())
-            }
-            _ => Self::Other,
-        }
+/// Whether a reply is zero, or an array with a zero.
+fn has_zero(value: &Value) -> bool {
+    match value {
+        Value::Array(values) => values.contains(&Value::Int(0)),
+        value => *value == Value::Int(0),
     }
 }
 

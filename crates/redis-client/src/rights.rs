@@ -2,7 +2,9 @@
 
 use std::sync::LazyLock;
 
-use super::request::{RedisRequest, RedisScript, RedisValue};
+use redis::Value;
+
+use super::request::{RedisRequest, RedisScript};
 use super::server_error::{ServerError, classify_text};
 use super::slots::InSlot;
 use bellwether::StoreError;
@@ -23,8 +25,8 @@ pub(super) fn checks(name: &[u8], commands: &[&str]) -> [RedisRequest<'static>; 
 ///
 /// # Errors
 /// What is missing.
-pub(super) fn read_reply(reply: RedisValue) -> Result<(), StoreError> {
-    let RedisValue::Bytes(said) = reply else {
+pub(super) fn read_reply(reply: Value) -> Result<(), StoreError> {
+    let Value::BulkString(said) = reply else {
         return Err(ServerError::malformed().during(CHECKING, None));
     };
     let mut missing = Vec::new();
@@ -67,7 +69,7 @@ mod tests {
 
     fn refusal(pairs: &[[&str; 2]]) -> Result<(), StoreError> {
         let lines: Vec<_> = pairs.iter().map(|pair| pair.join(" ")).collect();
-        read_reply(RedisValue::Bytes(lines.join("\n").into_bytes()))
+        read_reply(Value::BulkString(lines.join("\n").into_bytes()))
     }
 
     #[test]
@@ -94,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_reply_of_another_shape_is_malformed() {
-        let error = read_reply(RedisValue::Int(1)).unwrap_err();
+        let error = read_reply(Value::Int(1)).unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Malformed);
     }
 }

@@ -7,7 +7,7 @@ use std::vec;
 use super::tag_value;
 use bellwether::adapter::jitter;
 use bellwether::store::{Digest, TagState};
-use bellwether_redis_client::{RedisClient, RedisScript, RedisValue as Value, ServerTime};
+use bellwether_redis_client::{RedisClient, RedisScript, RedisValue as Value, ServerTime, whole};
 
 pub(super) type LuaScript = LazyLock<RedisScript>;
 
@@ -40,7 +40,7 @@ pub(super) fn random_bytes(count: usize) -> Vec<u8> {
 
 /// Reads 1 or 0.
 pub(super) fn is_done(reply: Value) -> Option<bool> {
-    Some(reply.whole()? == 1)
+    Some(whole(&reply)? == 1)
 }
 
 /// Accepts any reply.
@@ -104,7 +104,7 @@ impl ReplyFields {
     }
 
     pub(super) fn whole(&mut self) -> Option<u64> {
-        self.0.next()?.whole()
+        whole(&self.0.next()?)
     }
 
     /// What is left of something. Redis gives -1 for a value without expiry, which is none of ours, and
@@ -122,7 +122,7 @@ impl ReplyFields {
 /// A string, or none.
 fn bytes(value: Value) -> Option<Option<Vec<u8>>> {
     match value {
-        Value::Bytes(bytes) => Some(Some(bytes)),
+        Value::BulkString(bytes) => Some(Some(bytes)),
         Value::Nil => Some(None),
         _ => None,
     }
@@ -188,7 +188,7 @@ mod tests {
     use bellwether_redis_client::RedisRequest;
 
     fn bytes(text: &str) -> Value {
-        Value::Bytes(text.as_bytes().to_vec())
+        Value::BulkString(text.as_bytes().to_vec())
     }
 
     /// The answer to a claim, if the entry in the reply is none.
@@ -241,8 +241,12 @@ mod tests {
             }
         };
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        assert_eq!(busy(Some(Value::Bytes(good.into()))), TraceParent::parse(good));
-        let bad = [Value::Bytes(b"\xff\xfe".to_vec()), Value::Bytes(vec![b'0'; 55]), Value::Int(1)];
+        assert_eq!(busy(Some(Value::BulkString(good.into()))), TraceParent::parse(good));
+        let bad = [
+            Value::BulkString(b"\xff\xfe".to_vec()),
+            Value::BulkString(vec![b'0'; 55]),
+            Value::Int(1),
+        ];
         for trace in bad.map(Some).into_iter().chain([None]) {
             assert_eq!(busy(trace), None);
         }
@@ -254,7 +258,7 @@ mod tests {
         let nil = || Value::Nil;
         let nonsense = [
             Value::Nil,
-            Value::Other,
+            Value::Okay,
             int(1),
             Value::Array(vec![]),
             Value::Array(vec![int(5)]),

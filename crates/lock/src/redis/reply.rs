@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{Attempt, Busy, Grant, Holder, Released, Renew, Term};
-use bellwether_redis_client::RedisValue as Value;
+use bellwether_redis_client::{RedisValue as Value, whole};
 
 /// The reply of the scripts `take` and `acquire`.
 pub(super) fn attempt(reply: Value) -> Option<Attempt> {
@@ -17,7 +17,7 @@ pub(super) fn attempt(reply: Value) -> Option<Attempt> {
         [Value::Int(2), left, fence, renewed, ahead @ ..] => {
             let ahead = match ahead {
                 [] => None,
-                [ahead] => Some(u32::try_from(ahead.whole()?).ok()?),
+                [ahead] => Some(u32::try_from(whole(ahead)?).ok()?),
                 _ => return None,
             };
             Some(Attempt::Busy(Busy { ahead, ..busy(left, fence, renewed)? }))
@@ -27,13 +27,13 @@ pub(super) fn attempt(reply: Value) -> Option<Attempt> {
 }
 
 fn granted(fence: &Value) -> Option<Attempt> {
-    Some(Attempt::Granted(Grant { fence: Some(fence.whole()?), term: Term::Lease }))
+    Some(Attempt::Granted(Grant { fence: Some(whole(fence)?), term: Term::Lease }))
 }
 
 /// Without a rest of the lease, the name is not a lock, or it is free and other callers are first.
 fn busy(left: &Value, fence: &Value, renewed: &Value) -> Option<Busy> {
     let (Value::Int(left), Value::Int(fence)) = (left, fence) else { return None };
-    let renewed_at = renewed.whole();
+    let renewed_at = whole(renewed);
     let holder = match u64::try_from(*fence) {
         Ok(grant) => Some(Holder { grant, renewed_at: renewed_at? }),
         Err(_) => None,
@@ -101,7 +101,7 @@ mod tests {
         {
             assert!(of(fields).is_none(), "{fields:?}");
         }
-        for reply in [Value::Nil, Value::Other, Value::Int(2), Value::Array(vec![Value::Nil])] {
+        for reply in [Value::Nil, Value::Okay, Value::Int(2), Value::Array(vec![Value::Nil])] {
             assert!(attempt(reply.clone()).is_none(), "{reply:?}");
             assert!(
                 renew(reply.clone()).is_none() && released(reply.clone()).is_none(),

@@ -9,7 +9,6 @@ use crate::client_core::{ClientCore, ClientSetup};
 use crate::events::{ServerEvent, ServerObserver, Tracking};
 use crate::names::Names;
 use crate::options::RedisClientOptions;
-use crate::request::RedisValue;
 use crate::rights;
 use bellwether::store::Digest;
 use bellwether_testkit::fuzz::{Choices, fuzz};
@@ -38,8 +37,8 @@ fn fuzzed_replies_about_rights_are_errors_or_name_commands_that_are_in_them() {
         let pairs: Vec<_> = pairs.collect();
         let lines: Vec<_> = pairs.chunks(2).map(|pair| pair.join(" ")).collect();
         let reply = match choices.one_in(4) {
-            true => RedisValue::Int(choices.number() as i64),
-            false => RedisValue::Bytes(lines.join("\n").into_bytes()),
+            true => Value::Int(choices.number() as i64),
+            false => Value::BulkString(lines.join("\n").into_bytes()),
         };
         if let Err(error) = rights::read_reply(reply) {
             let error = error.to_string();

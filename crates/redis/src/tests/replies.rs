@@ -16,11 +16,11 @@ use bellwether_testkit::fuzz::{Choices, fuzz};
 fn leaf(choices: &mut Choices) -> Reply {
     match choices.below(6) {
         0 => Reply::Nil,
-        1 => Reply::Other,
+        1 => Reply::Okay,
         2 => Reply::Int(choices.number() as i64),
         3 => Reply::Int(choices.below(7) as i64 - 1),
-        4 => Reply::Bytes(choices.below(100_000).to_string().into_bytes()),
-        _ => Reply::Bytes(choices.bytes(6)),
+        4 => Reply::BulkString(choices.below(100_000).to_string().into_bytes()),
+        _ => Reply::BulkString(choices.bytes(6)),
     }
 }
 
@@ -45,7 +45,9 @@ fn change(choices: &mut Choices, reply: &mut Reply) {
                 _ => change(choices, &mut fields[at]),
             }
         }
-        Reply::Bytes(bytes) if choices.one_in(2) => *bytes = choices.mutated(bytes, b"1700000000"),
+        Reply::BulkString(bytes) if choices.one_in(2) => {
+            *bytes = choices.mutated(bytes, b"1700000000")
+        }
         Reply::Int(number) if choices.one_in(2) => *number = number.wrapping_neg(),
         reply => *reply = leaf(choices),
     }
@@ -71,7 +73,7 @@ fn lookup_reply(choices: &mut Choices, is_timed: bool) -> (Reply, usize) {
     let count = choices.below(4);
     let entries = (0..count as u8).map(|item| match choices.one_in(4) {
         true => Reply::Nil,
-        false => Reply::Bytes(sealed(item)),
+        false => Reply::BulkString(sealed(item)),
     });
     let entries: Vec<_> = entries.collect();
     let now = choices.number() >> 24;
@@ -79,7 +81,7 @@ fn lookup_reply(choices: &mut Choices, is_timed: bool) -> (Reply, usize) {
         false => entries,
         true => {
             let time = [now / 1_000_000, now % 1_000_000].map(|part| part.to_string());
-            let time = time.map(|part| Reply::Bytes(part.into_bytes())).to_vec();
+            let time = time.map(|part| Reply::BulkString(part.into_bytes())).to_vec();
             vec![Reply::Array(entries), Reply::Array(time)]
         }
     };
@@ -114,7 +116,7 @@ fn fuzzed_replies_to_lookups_give_no_key_the_entry_of_another() {
 /// Whether there are such bytes anywhere in a reply.
 fn has_bytes(reply: &Reply, are_wanted: &dyn Fn(&[u8]) -> bool) -> bool {
     match reply {
-        Reply::Bytes(bytes) => are_wanted(bytes),
+        Reply::BulkString(bytes) => are_wanted(bytes),
         Reply::Array(fields) => fields.iter().any(|field| has_bytes(field, are_wanted)),
         _ => false,
     }
@@ -124,14 +126,14 @@ fn has_bytes(reply: &Reply, are_wanted: &dyn Fn(&[u8]) -> bool) -> bool {
 fn acquire_reply(choices: &mut Choices) -> Reply {
     let kind = 1 + choices.below(6) as i64;
     let entry = match kind == 1 || choices.one_in(2) {
-        true => Reply::Bytes(sealed(1)),
+        true => Reply::BulkString(sealed(1)),
         false => Reply::Nil,
     };
     let failure = Failure::new(FailureCause::Error, 2, Duration::from_secs(3));
-    let failure = || Reply::Bytes(failure::write(&failure));
+    let failure = || Reply::BulkString(failure::write(&failure));
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let rest = match kind {
-        2 => vec![int(choices.number()), int(choices.number()), Reply::Bytes(trace.into())],
+        2 => vec![int(choices.number()), int(choices.number()), Reply::BulkString(trace.into())],
         3 => vec![int(choices.number()), Reply::Int(1), failure()],
         4 => vec![failure(), int(choices.number())],
         _ => Vec::new(),
@@ -181,7 +183,7 @@ fn fuzzed_replies_about_tags_are_none_or_have_a_tag_for_each_field() {
     fuzz("tags reply", 64, 1, |choices| {
         let tag = |choices: &mut Choices| {
             let length = if choices.one_in(2) { 32 } else { 16 };
-            Reply::Bytes(vec![choices.byte(); length])
+            Reply::BulkString(vec![choices.byte(); length])
         };
         let count = choices.below(4);
         let tags = (0..count).map(|_| tag(choices));
@@ -203,11 +205,11 @@ fn fuzzed_replies_to_inspections_give_no_key_the_entry_of_another() {
         let failure = Failure::new(FailureCause::Error, 2, Duration::from_secs(3));
         let fields = [
             int(choices.number()),
-            Reply::Bytes(sealed(1)),
+            Reply::BulkString(sealed(1)),
             int(choices.number()),
-            Reply::Bytes(failure::write(&failure)),
+            Reply::BulkString(failure::write(&failure)),
             int(choices.number()),
-            Reply::Bytes(choices.bytes(4)),
+            Reply::BulkString(choices.bytes(4)),
             int(choices.number()),
             int(choices.number()),
             int(choices.number()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::{ConfigError, Key};
-use bellwether_redis_client::{RedisClientOptions, RedisScript, RedisValue};
+use bellwether_redis_client::{RedisClientOptions, RedisScript, RedisValue, whole};
 
 use super::PRELUDE;
 use super::scripted::{LockScripts, Scripted};
@@ -68,7 +68,7 @@ impl ReentrantLock {
     pub fn holds(&self, key: Key) -> LockFuture<u64> {
         let lock = Arc::clone(&self.lock);
         let count = self.count.clone();
-        Box::pin(async move { lock.ask(&count, &key, |count: RedisValue| count.whole()).await })
+        Box::pin(async move { lock.ask(&count, &key, |count: RedisValue| whole(&count)).await })
     }
 }
 
