@@ -99,7 +99,7 @@ async fn is_known(server: &ServerArgs, target: &CommandTarget) -> Result<bool, C
         WithdrawnDigest::Tag(tag) => tag,
     };
     let client = server.client(ClientSetup::default()).await?;
-    let ask = RedisRequest::command("MGET", [client.tag_name(tag)], [], "reading a tag");
+    let ask = RedisRequest::command("MGET", [client.names().tag_name(tag)], [], "reading a tag");
     let is_nothing = |reply: &RedisValue| matches!(nodes::list(reply), [] | [RedisValue::Nil]);
     Ok(!is_nothing(&client.run(&ask, Some).await?))
 }

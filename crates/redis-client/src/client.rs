@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::client_core::{ClientCore, ClientSetup};
 use super::events::Tracking;
+use super::names::Names;
 use super::node::RedisNode;
 use super::node_state::RedisNodeStats;
 use super::options::RedisClientOptions;
@@ -277,45 +278,16 @@ impl RedisClient {
         &self.0.parts.options
     }
 
-    /// The name `bw:<namespace>:{<digest>}<suffix>` of a key. A change of it is reported to the
-    /// [watches](Self::watch) of the key.
-    pub fn name(&self, digest: &Digest, suffix: &str) -> Vec<u8> {
-        self.0.parts.names.name(digest, suffix)
+    /// How keys and tags are named.
+    pub fn names(&self) -> &Names {
+        &self.0.parts.names
     }
 
-    /// The name `bw:<namespace>:<what>:{<digest>}` of a key. Its changes are reported to no watch.
-    pub fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
-        self.0.parts.names.unwatched_name(what, digest)
-    }
-
-    /// The name of a tag. Its changes are [reported](super::ServerEvent::TagChanged).
-    pub fn tag_name(&self, tag: &Digest) -> Vec<u8> {
-        self.0.parts.names.tag_name(tag)
-    }
-
-    /// The name `bw:<namespace>:<what>:{<tag>}` that all keys of one hash slot share.
-    pub fn shared_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
-        self.0.parts.names.shared_name(what, digest)
-    }
-
-    /// The number of attempts to connect.
-    pub fn attempts(&self) -> u64 {
-        self.0.parts.attempts.load(Ordering::Relaxed)
-    }
-
-    /// How often a timer has shown that this process was not running, or a runtime of it was blocked.
-    pub fn stalls(&self) -> u64 {
-        self.0.parts.stalls.load(Ordering::Relaxed)
-    }
-
-    /// How often the server was taken to be down.
-    pub fn outages(&self) -> u64 {
-        self.0.parts.outages.count.load(Ordering::Relaxed)
-    }
-
-    /// The number of push messages.
-    pub fn pushes(&self) -> u64 {
-        self.0.parts.pushes.load(Ordering::Relaxed)
+    /// Its attempts to connect, how often the server was taken to be down, how often a timer has shown that
+    /// this process was not running or a runtime of it was blocked, and the number of push messages.
+    pub fn figures(&self) -> [u64; 4] {
+        let ClientCore { attempts, outages, stalls, pushes, .. } = &*self.0.parts;
+        [attempts, &outages.count, stalls, pushes].map(|count| count.load(Ordering::Relaxed))
     }
 
     /// Notified when the server answers again after an outage.

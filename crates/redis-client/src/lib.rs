@@ -59,6 +59,7 @@ pub use self::client::RedisClient;
 pub use self::client_core::ClientSetup;
 pub use self::credentials::{CredentialsProvider, RedisCredentials};
 pub use self::events::{ServerEvent, ServerObserver, Tracking};
+pub use self::names::Names;
 pub use self::node_state::RedisNodeStats;
 pub use self::one_task::OneTask;
 pub use self::options::RedisClientOptions;
@@ -69,8 +70,8 @@ pub use self::server_clock::{ServerClock, ServerTime};
 pub use self::slots::{InSlot, Ownership, SlotOwners};
 #[cfg(feature = "tls")]
 pub use self::tls::RedisTls;
-
 /// A reply of a Redis server, as redis-rs reads it.
 pub use redis::Value as RedisValue;
+
 #[cfg(test)]
 mod tests;

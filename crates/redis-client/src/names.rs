@@ -8,7 +8,8 @@ use super::slots::{InSlot, tag_of};
 ///
 /// Only the digest is in the braces. So all names of a key are in one slot of a cluster, whatever
 /// text the key holds.
-pub(super) struct Names {
+#[derive(Debug)]
+pub struct Names {
     prefix: String,
 }
 
@@ -22,27 +23,27 @@ impl Names {
         &self.prefix
     }
 
-    /// A name of a key.
-    pub(super) fn name(&self, digest: &Digest, suffix: &str) -> Vec<u8> {
+    /// The name `bw:<namespace>:{<digest>}<suffix>` of a key. A change of it is reported to the
+    /// [watches](super::RedisClient::watch) of the key.
+    pub fn name(&self, digest: &Digest, suffix: &str) -> Vec<u8> {
         [self.prefix.as_bytes(), b"{", &digest.hex(), b"}", suffix.as_bytes()].concat()
     }
 
-    /// A name of a key that [`read`](Self::read) does not parse, so its changes are reported to no
-    /// watch.
-    pub(super) fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
+    /// The name `bw:<namespace>:<what>:{<digest>}` of a key. Its changes are reported to no watch.
+    pub fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
         [self.prefix.as_bytes(), what.as_bytes(), b":{", &digest.hex(), b"}"].concat()
     }
 
-    /// The name of a tag.
+    /// The name of a tag. Its changes are [reported](super::ServerEvent::TagChanged).
     ///
     /// It begins with a letter above that of keys: a server whose tracking table is full drops about
     /// the smallest names of it first.
-    pub(super) fn tag_name(&self, tag: &Digest) -> Vec<u8> {
+    pub fn tag_name(&self, tag: &Digest) -> Vec<u8> {
         self.unwatched_name(TAG, tag)
     }
 
-    /// A name that all keys of a slot share.
-    pub(super) fn shared_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
+    /// The name `bw:<namespace>:<what>:{<tag>}` that all keys of one hash slot share.
+    pub fn shared_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
         self.tagged_name(what, tag_of(digest.slot()))
     }
 

@@ -12,7 +12,7 @@ pub(super) async fn prepare(client: &RedisClient, has_near: bool) -> Result<(), 
         let mut names = vec![name];
         if !client.is_cluster() {
             // Two names in two slots: a node of a cluster refuses that.
-            names.push(client.name(&Key::of("bellwether.check").digest(), ""));
+            names.push(client.names().name(&Key::of("bellwether.check").digest(), ""));
         }
         client.run(&RedisRequest::command("MGET", names, [], CONNECTING), Some).await?;
     }

@@ -243,8 +243,8 @@ impl NameReader {
     ) -> RedisRequest<'static> {
         let bytes = names.clone().map(|name| self.size(&name)).sum();
         let name = |name| match name {
-            ReadName::Entry(digest) => self.client.name(&digest, ""),
-            ReadName::Tag(tag) => self.client.tag_name(&tag),
+            ReadName::Entry(digest) => self.client.names().name(&digest, ""),
+            ReadName::Tag(tag) => self.client.names().tag_name(&tag),
         };
         let names: Vec<_> = names.map(name).collect();
         let request = RedisRequest::command("MGET", names, [], READING).expecting(bytes);

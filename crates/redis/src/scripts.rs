@@ -27,7 +27,7 @@ pub(super) fn linked(text: &str) -> RedisScript {
 
 /// All names of a key: its entry, lease, watermark and failure.
 pub(super) fn names(client: &RedisClient, digest: &Digest) -> Vec<Vec<u8>> {
-    ["", ":lease", ":watermark", ":failed"].map(|suffix| client.name(digest, suffix)).into()
+    ["", ":lease", ":watermark", ":failed"].map(|suffix| client.names().name(digest, suffix)).into()
 }
 
 pub(super) fn number(number: u64) -> Vec<u8> {

@@ -86,11 +86,12 @@ impl StoreCore {
     }
 
     pub(super) fn stats(&self, outage: OutageStats) -> RedisStats {
+        let [connects, outages, stalls, pushes] = self.client.figures();
         RedisStats {
-            connects: self.client.attempts(),
-            outages: self.client.outages(),
-            stalls: self.client.stalls(),
-            pushes: self.client.pushes(),
+            connects,
+            outages,
+            stalls,
+            pushes,
             unreadable: self.tags.lookups.unreadable.load(Ordering::Relaxed),
             operation_times: self.operations.times(),
             errors: self.operations.errors(),
@@ -281,7 +282,7 @@ impl StoreCore {
         term: Duration,
     ) -> Result<Renew, StoreError> {
         self.outbox.ledger.note_term(term);
-        let names = [self.client.name(&claim.key().digest(), ":lease")];
+        let names = [self.client.names().name(&claim.key().digest(), ":lease")];
         let args = [claim.token().as_bytes().to_vec(), number(millis(term)), number(fence)];
         let request = RedisRequest::script(&scripts::RENEW, names, args, "renewing the lease");
         let read = |reply| Some(if is_done(reply)? { Renew::Held } else { Renew::Lost });
@@ -334,7 +335,7 @@ impl StoreCore {
     pub(super) async fn fail(&self, lease: Lease, failure: Failure) -> Result<(), StoreError> {
         let mut unsettled = self.outbox.unsettled(Some(&lease.claim));
         let digest = lease.key().digest();
-        let names = [":lease", ":failed"].map(|suffix| self.client.name(&digest, suffix));
+        let names = [":lease", ":failed"].map(|suffix| self.client.names().name(&digest, suffix));
         let args = [
             lease.claim.token().as_bytes().to_vec(),
             failure::write(&failure),

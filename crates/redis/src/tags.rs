@@ -85,7 +85,7 @@ impl TagReader {
         let life = number(millis(life.max(LONGEST_LOAD)).min(LONGEST_MS));
         let groups = self.client.split(tags.iter().copied().collect(), Digest::slot);
         let touch = async |tags: Vec<Digest>| {
-            let names: Vec<_> = tags.iter().map(|tag| self.client.tag_name(tag)).collect();
+            let names: Vec<_> = tags.iter().map(|tag| self.client.names().tag_name(tag)).collect();
             let args = [life.clone(), random_bytes(names.len())];
             let request = RedisRequest::script(&scripts::TOUCH_TAGS, names, args, TOUCHING);
             let asked_at = Instant::now();

@@ -79,7 +79,7 @@ impl FairLock {
     /// The names of the queue and its times. They change all the time, so they are not watched.
     fn queue(&self, key: &Key) -> [Vec<u8>; 2] {
         let digest = key.digest();
-        ["queue", "queue:seen"].map(|what| self.lock.client.unwatched_name(what, &digest))
+        ["queue", "queue:seen"].map(|what| self.lock.client.names().unwatched_name(what, &digest))
     }
 }
 

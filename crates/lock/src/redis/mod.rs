@@ -153,7 +153,7 @@ async fn prove_single(client: &RedisClient, renew: &RedisScript) -> Result<(), L
     }
     let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
     let other = Key::of(CHECK).with(0).digest();
-    let names = [claim.key().digest(), other].map(|digest| client.name(&digest, ":check"));
+    let names = [claim.key().digest(), other].map(|digest| client.names().name(&digest, ":check"));
     let args = [token(&claim), millis(Duration::ZERO)];
     let request = RedisRequest::script(renew, names, args, "connecting");
     client.run(&request, Some).await.map(drop).map_err(LockError::from)

@@ -43,7 +43,8 @@ impl Scripted {
         let setup = ClientSetup { tracking: Tracking::Watches, ..Default::default() };
         let client = RedisClient::new(options, setup)?;
         let all_keys = Key::of("bellwether.fence").digest();
-        let counter = (!client.is_cluster()).then(|| client.shared_name("fence", &all_keys));
+        let counter =
+            (!client.is_cluster()).then(|| client.names().shared_name("fence", &all_keys));
         Ok(Arc::new(Self { client, suffix, scripts, queues: LocalQueues::default(), counter }))
     }
 
@@ -65,7 +66,7 @@ impl Scripted {
 
     /// The name of a key that is locked.
     pub(super) fn name(&self, key: &Key) -> Vec<u8> {
-        self.client.name(&key.digest(), self.suffix)
+        self.client.names().name(&key.digest(), self.suffix)
     }
 
     /// The counter of fences, unless each slot has its own.
@@ -92,7 +93,7 @@ impl Scripted {
         more: Vec<u8>,
     ) -> Result<Attempt, LockError> {
         let claim = &request.claim;
-        let of_slot = || self.client.shared_name("fence", &claim.key().digest());
+        let of_slot = || self.client.names().shared_name("fence", &claim.key().digest());
         names.push(self.counter().unwrap_or_else(of_slot));
         let mark = if self.client.is_tracked() { Vec::new() } else { self.client.mark() };
         let rare = [more, mark];

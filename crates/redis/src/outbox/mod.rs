@@ -134,7 +134,7 @@ impl Outbox {
                 RedisRequest::script(script, names, [how.to_vec()], "invalidating")
             }
             WithdrawnDigest::Tag(tag) => {
-                let names = [self.client.tag_name(tag)];
+                let names = [self.client.names().tag_name(tag)];
                 let over = number(millis(over).min(LONGEST_MS));
                 let args = [how.to_vec(), scripts::random_bytes(1), over];
                 let script = &scripts::CHANGE_TAG;
@@ -198,7 +198,8 @@ impl Outbox {
     }
 
     fn abandoning(&self, claims: &[Claim], doing: &'static str) -> RedisRequest<'static> {
-        let names = claims.iter().map(|claim| self.client.name(&claim.key().digest(), ":lease"));
+        let names =
+            claims.iter().map(|claim| self.client.names().name(&claim.key().digest(), ":lease"));
         let tokens = claims.iter().flat_map(|claim| *claim.token().as_bytes());
         let names = names.collect::<Vec<_>>();
         RedisRequest::script(&scripts::ABANDON, names, [tokens.collect()], doing).urgent()

@@ -239,7 +239,7 @@ fn request<'a>(
     args: Vec<Vec<u8>>,
     doing: &'static str,
 ) -> RedisRequest<'a> {
-    let names = [node.name(&claim.key().digest(), ":redlock")];
+    let names = [node.names().name(&claim.key().digest(), ":redlock")];
     RedisRequest::script(script, names, args, doing).of(claim.key())
 }
 
