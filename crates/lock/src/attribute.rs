@@ -6,8 +6,8 @@ use std::future::Future;
 ///
 /// ```
 /// use std::sync::LazyLock;
-/// use std::time::Duration;
 ///
+/// use bellwether::Key;
 /// use bellwether_lock::{LocalLock, LockedError, Locks};
 /// use bellwether_lock::locked;
 /// # struct Pool;
@@ -24,7 +24,7 @@ use std::future::Future;
 ///
 /// static LOCKS: LazyLock<Locks<LocalLock>> = LazyLock::new(|| Locks::new(LocalLock::new()));
 ///
-/// #[locked(locks = LOCKS, key = "stock/{warehouse}/{sku}", wait = "2s")]
+/// #[locked(locks = LOCKS, key = Key::of("stock").with(warehouse).with(sku))]
 /// async fn deduct(pool: &Pool, warehouse: &str, sku: u64, count: u32) -> Result<u32, SoldOut> {
 ///     let left = pool.count(warehouse, sku).await?.checked_sub(count).ok_or(SoldOut)?;
 ///     pool.set(warehouse, sku, left).await?;
@@ -39,13 +39,9 @@ use std::future::Future;
 /// ```
 ///
 /// # The key
-/// A template as that of [`#[read_through]`](macro@bellwether::read_through): segments between
-/// slashes. The first one is text. Each of the others is text, or an argument in braces, or a field
-/// of one. The template above means `Key::of("stock").with(warehouse).with(sku)`. Arguments that
-/// are not in it do not matter: calls that differ only in those exclude each other.
-///
-/// The key does not contain the function: two functions with one template and the same locks
-/// exclude each other.
+/// An expression for a [`Key`], evaluated in each call before the body, that may name the arguments; it
+/// borrows those that the body owns (`.with(&name)`). Arguments that are not in it do not matter: calls that
+/// differ only in those exclude each other. So do two functions with one key and the same locks.
 ///
 /// # The function
 /// It is an `async fn` that returns a `Result<T, E>`. The attribute makes it return `Result<T,
@@ -61,9 +57,8 @@ use std::future::Future;
 /// # Options
 /// | option | |
 /// |---|---|
-/// | `key = "kind/{argument}"` | the key |
-/// | `locks = ..` | an expression for [`Locks`], evaluated in each call; it may name the arguments |
-/// | `wait = "2s"` | waits that long at most, instead of the wait of the locks; units are `ms`, `s`, `m`, `h` and `d` |
+/// | `key = ..` | the key |
+/// | `locks = ..` | an expression for [`Locks`], evaluated in each call; it may name the arguments. `LOCKS.clone().wait(..)` waits in another way |
 ///
 /// # Cancel safety
 /// That of [`Locks::run`].
@@ -74,7 +69,7 @@ use bellwether::{BoxError, Key, SharedError};
 use super::locked_error::LockedError;
 use super::{Lock, Locks};
 
-/// A clone of the locks for one call, which may get another wait.
+/// A clone of the locks for one call: the body may own what they are borrowed from.
 #[doc(hidden)]
 pub fn locks<L: Lock>(locks: &Locks<L>) -> Locks<L> {
     locks.clone()

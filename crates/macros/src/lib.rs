@@ -7,8 +7,6 @@ mod function;
 mod locked;
 mod options;
 mod returned;
-mod template;
-mod values;
 
 use proc_macro::TokenStream;
 use quote::quote;

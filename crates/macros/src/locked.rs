@@ -7,39 +7,34 @@ use syn::spanned::Spanned;
 use syn::{Error, Expr, ItemFn, Result};
 
 use crate::function::{body, called, holding, is_of_async_trait, name_of};
+use crate::options::{each_option, value};
 use crate::returned::ReturnedResult;
-use crate::template::Template;
-use crate::values::{KEY, each_option, milliseconds, text, value};
 
 /// The options of the attribute.
 pub(crate) struct Options {
-    key: Template,
+    key: Expr,
     locks: Expr,
-    /// How long a call waits for the lock, in milliseconds. `None`: as the locks say.
-    wait: Option<u64>,
 }
 
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let (mut key, mut locks, mut wait) = (None, None, None);
+        let (mut key, mut locks) = (None, None);
         each_option(input, |option| {
             match option.to_string().as_str() {
-                "key" => key = Some(Template::read(&text(input, "key", KEY)?)?),
+                "key" => key = Some(value(input)?),
                 "locks" => locks = Some(value(input)?),
-                "wait" => wait = Some(milliseconds(input, "wait")?),
                 unknown => {
-                    let message =
-                        format!("no such option: `{unknown}`; there are `key`, `locks` and `wait`");
+                    let message = format!("no such option: `{unknown}`; there are `key` and `locks`");
                     return Err(Error::new(option.span(), message));
                 }
             }
             Ok(())
         })?;
         let missing = |what| Error::new(Span::call_site(), what);
-        let key = key.ok_or_else(|| missing("what is locked? say `key = \"kind/{argument}\"`"))?;
+        let key = key.ok_or_else(|| missing("what is locked? say `key = ..`, a `Key`"))?;
         let locks =
             locks.ok_or_else(|| missing("by which locks? say `locks = ..`, some `Locks`"))?;
-        Ok(Self { key, locks, wait })
+        Ok(Self { key, locks })
     }
 }
 
@@ -59,28 +54,15 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
     let wrong = "what is run under a lock returns a `Result<T, E>`: the lock can fail";
     let answer = ReturnedResult::of(&signature.output, wrong)?;
     let arguments = signature.inputs.iter().map(name_of).collect::<Result<Vec<_>>>()?;
-    let mut named = options.key.arguments();
-    if let Some(name) = named.find(|name| !arguments.iter().any(|argument| argument == name)) {
-        let message = format!("`{name}` is no argument of `{}`", signature.ident);
-        return Err(Error::new(options.key.span, message));
-    }
     let (value, error) = answer.parts();
     let output = quote!(::core::result::Result<#value, ::bellwether_lock::LockedError<#error>>);
     let body = body(function, &answer.ty, &holding(arguments.iter()));
-    Ok(called(function, &output, &run(options, &body)).into_token_stream())
-}
-
-/// Takes the lock and runs the body.
-fn run(options: &Options, body: &TokenStream) -> TokenStream {
-    let Options { locks, wait, .. } = options;
-    let key = options.key.key();
-    let wait = wait.map(|milliseconds| {
-        quote!(.wait(::bellwether_lock::LockWait::at_most(::core::time::Duration::from_millis(#milliseconds))))
-    });
+    let Options { key, locks } = options;
     // The key and the locks come first: the body moves the arguments.
-    quote! {
-        let __key = #key;
-        let __locks = ::bellwether_lock::attribute::locks(&#locks) #wait;
+    let run = quote! {
+        let __key: ::bellwether::Key = #key;
+        let __locks = ::bellwether_lock::attribute::locks(&#locks);
         ::bellwether_lock::attribute::run(&__locks, &__key, #body).await
-    }
+    };
+    Ok(called(function, &output, &run).into_token_stream())
 }

@@ -1,4 +1,4 @@
-//! The options in the brackets of the attribute.
+//! The options in the brackets of an attribute.
 
 use proc_macro2::Span;
 use syn::ext::IdentExt;
@@ -6,9 +6,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Expr, Ident, Result, Token, parenthesized};
 
-use crate::values::{each_option, value};
-
-/// The options in the brackets of the attribute.
+/// The options of `#[read_through]`.
 pub(crate) struct Options {
     pub(crate) cache: Expr,
     /// The key. `None`: all arguments that are not skipped.
@@ -39,6 +37,33 @@ impl Parse for Options {
         let cache = cache.ok_or_else(|| Error::new(Span::call_site(), missing))?;
         Ok(Self { cache, key, skip, tags })
     }
+}
+
+/// Reads options between commas, each of which is said once. `read` gets the name of each, and reads
+/// the rest.
+pub(crate) fn each_option(
+    input: ParseStream<'_>,
+    mut read: impl FnMut(&Ident) -> Result<()>,
+) -> Result<()> {
+    let mut names: Vec<Ident> = Vec::new();
+    while !input.is_empty() {
+        let name = input.call(Ident::parse_any)?;
+        if names.contains(&name) {
+            return Err(Error::new(name.span(), format!("`{name}` is said twice")));
+        }
+        read(&name)?;
+        names.push(name);
+        if !input.is_empty() {
+            input.parse::<Token![,]>()?;
+        }
+    }
+    Ok(())
+}
+
+/// `= value`
+pub(crate) fn value(input: ParseStream<'_>) -> Result<Expr> {
+    input.parse::<Token![=]>()?;
+    input.parse()
 }
 
 /// `(catalog, self)`

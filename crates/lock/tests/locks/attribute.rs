@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use bellwether::{CacheKey, Key};
-use bellwether_lock::{LocalLock, LockErrorKind, LockStatus, LockedError, Locks, locked};
+use bellwether_lock::{
+    LocalLock, LockErrorKind, LockStatus, LockWait, LockedError, Locks, locked,
+};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
@@ -41,13 +43,13 @@ impl Stock {
         Ok(left)
     }
 
-    #[locked(locks = self.locks, key = "stock/{sku}", wait = "1s")]
+    #[locked(locks = self.locks.clone().wait(LockWait::at_most(SECOND)), key = Key::of("stock").with(sku))]
     async fn take_locked(&self, sku: u64, count: u32) -> Result<u32, SoldOut> {
         assert_eq!(LockStatus::current().unwrap().key(), &Key::of("stock").with(sku));
         self.take(count).await
     }
 
-    #[locked(locks = self.locks, key = "stock/{name}")]
+    #[locked(locks = self.locks, key = Key::of("stock").with(&name))]
     async fn owned(self: Arc<Self>, name: String) -> std::io::Result<String> {
         Ok(name)
     }
@@ -59,7 +61,7 @@ struct Item<'a> {
     sku: u64,
 }
 
-#[locked(locks = stock.locks, key = "stock/{item.warehouse}/{item.sku}")]
+#[locked(locks = stock.locks, key = Key::of("stock").with(item.warehouse).with(item.sku))]
 async fn deduct(stock: &Stock, item: &Item<'_>, mut count: u32) -> Result<u32, SoldOut> {
     count += u32::from(item.sku == 0);
     let left = stock.take(count).await?;
@@ -75,7 +77,7 @@ impl<T: Default + Into<u64>> Counter<T> {
     }
 
     #[deny(unused)]
-    #[locked(locks = stock.locks, key = "counter/{sku}")]
+    #[locked(locks = stock.locks, key = Key::of("counter").with(sku))]
     async fn counted(stock: &Stock, sku: u64, mut given: T) -> Result<u64, SoldOut> {
         let given: T = std::mem::take(&mut given);
         Ok(Self::start() + given.into())
@@ -122,7 +124,7 @@ async fn a_method_waits_for_as_long_as_its_attribute_says() {
 
 static LOCKS: LazyLock<Locks<Remote<LocalLock>>> = LazyLock::new(|| locks(LocalLock::new()));
 
-#[locked(locks = LOCKS, key = "part/{part}")]
+#[locked(locks = LOCKS, key = Key::of("part").with(part))]
 async fn generic<P: CacheKey + Clone>(part: &P) -> Result<P, SoldOut> {
     Ok(part.clone())
 }

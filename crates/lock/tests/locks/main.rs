@@ -96,6 +96,4 @@ mod running;
 mod stats;
 mod storm;
 mod support;
-#[cfg(feature = "macros")]
-mod templates;
 mod waiting;

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::Duration;
 
+use bellwether::Key;
 use bellwether::store::Claim;
 use bellwether_lock::{
     Attempt, LocalLock, Lock, LockError, LockErrorKind, LockGuard, LockStatus, LockWait,
@@ -93,7 +94,7 @@ fn polled_twice<T>(run: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-#[locked(locks = LATE, key = "item")]
+#[locked(locks = LATE, key = Key::of("item"))]
 async fn late_writer(writes: &AtomicUsize) -> std::io::Result<()> {
     late_write(writes).await;
     Ok(())
