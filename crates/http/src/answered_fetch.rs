@@ -173,7 +173,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
                 let answered = CompleteResponse { status, headers, body, trailers, origin, times };
                 let stored = Disposition::Keep(terms.lifetimes);
                 let cached = answered.to_cached(shared.unstored(), stored, &terms, tags);
-                runtime.spawn(async move { shared.keep::<B>(key, &cached, |_| true).await });
+                runtime.spawn(async move { shared.keep::<B>(key, &cached).await });
             }
         };
         let most = self.shared.client.max_entry_bytes();
@@ -223,7 +223,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
             Storing::Validate(terms, why) => {
                 if let Some(key) = self.key_to_validate(&answered.headers, &terms) {
                     let cached = self.stored(&answered, &terms);
-                    self.shared.keep::<B>(key, &cached, |_| true).await;
+                    self.shared.keep::<B>(key, &cached).await;
                 }
                 return self.pass_complete(answered, why);
             }
@@ -237,10 +237,10 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     /// A complete response, to be stored with its tags.
     fn stored(&self, answered: &CompleteResponse, terms: &Terms) -> Arc<CachedResponse> {
         let request = &self.fetch_request.cache_request;
-        let tags = match self.fetch_request.vary_index.is_none() && terms.vary.is_empty() {
-            true => self.shared.tags_of(&answered.headers, &request.parts),
-            false => self.shared.tags_of_variant(&answered.headers, request),
-        };
+        let mut tags = self.shared.tags_of(&answered.headers, &request.parts);
+        if self.fetch_request.vary_index.is_some() || !terms.vary.is_empty() {
+            tags.push(VaryIndex::tag(&request.primary));
+        }
         let disposition = Disposition::Keep(terms.lifetimes);
         answered.to_cached(self.shared.unstored(), disposition, terms, tags)
     }
@@ -340,7 +340,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         let is_stored = cached.tags.len() == 1 && self.fetch_request.vary_index.is_none();
         if is_stored {
             self.note_variant::<B>(&vary_index, &key, cached).await;
-            self.shared.keep::<B>(key, cached, |_| true).await;
+            self.shared.keep::<B>(key, cached).await;
         }
         cache_request.left().own = Some((Arc::clone(cached), is_stored));
         vary_index

@@ -35,10 +35,15 @@ impl<B> CacheAnswer<B> {
         locked(slot).as_ref().is_some_and(is_like)
     }
 
+    /// The response that any number of callers can get, if it is one.
+    pub(super) fn response(&self) -> Option<&Arc<CachedResponse>> {
+        let Self::CachedResponse(cached) = self else { return None };
+        Some(cached)
+    }
+
     /// Whether it is an error that its own request may have caused.
     pub(super) fn is_unconfirmed(&self) -> bool {
-        let Self::CachedResponse(cached) = self else { return false };
-        cached.disposition == Disposition::Unconfirmed
+        self.response().is_some_and(|it| it.disposition == Disposition::Unconfirmed)
     }
 
     /// Whether it is stored.

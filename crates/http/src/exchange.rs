@@ -16,14 +16,13 @@ use super::cache_request::{CacheRequest, FetchRequest};
 use super::codec::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough};
 use super::fetch::OriginFetch;
 use super::layer_state::{LayerState, Located};
-use super::report::{LocalHit, LookupKind, Report, seconds};
+use super::report::{LookupKind, Report, seconds};
 use super::retry_pool::PooledRequest;
 use super::rules::Demand;
 use super::vary_index::VaryIndex;
 use super::{answer, refusal};
 
 /// One request through the cache.
-#[derive(Clone)]
 pub(super) struct Exchange<S> {
     pub(super) fetch: OriginFetch<S>,
     pub(super) cache_request: Arc<CacheRequest>,
@@ -35,13 +34,12 @@ pub(super) struct Exchange<S> {
     /// gets it if its load fails, and `stale-if-error` allows it.
     fallback: Option<StoredFallback>,
     /// It waits once more, after an error that another request may have caused.
-    pooled: Option<Arc<PooledRequest>>,
+    pooled: Option<PooledRequest>,
     /// How many more lookups it may start.
     left: u8,
 }
 
 /// A stored response, and for how long it was stale when it was found.
-#[derive(Clone)]
 struct StoredFallback {
     cached: Arc<CachedResponse>,
     stale_for: Duration,
@@ -170,8 +168,7 @@ impl<S> Exchange<S> {
     fn after_error<B>(&mut self) -> Option<NextStep<B>> {
         if self.pooled.is_none() {
             let key = self.fetch_request::<()>().key;
-            let entered = self.fetch.shared.parts.retries.enter(&key, &self.cache_request);
-            self.pooled = Some(Arc::new(entered));
+            self.pooled = Some(self.fetch.shared.parts.retries.enter(&key, &self.cache_request));
             return Some(self.fetch_next());
         }
         self.cache_request.has_credentials.then_some(NextStep::Alone)
@@ -369,7 +366,7 @@ pub(super) fn answer_from<B>(
     located: &Located,
     cache_request: &CacheRequest,
 ) -> Option<Response<CacheBody<B>>> {
-    let Located { key, cached, is_local, vary_index, .. } = located;
+    let Located { key, cached, vary_index, .. } = located;
     let CacheRequest { parts, primary, demand, .. } = cache_request;
     let status = located.status().filter(|status| satisfies(demand, cached, status))?;
     let lookup = match vary_index {
@@ -379,11 +376,7 @@ pub(super) fn answer_from<B>(
     if vary_index.is_some() {
         shared.parts.variants.touch(primary, key);
     }
-    let mut answer = give(lookup, parts, cached, cached.origin, &status);
-    if *is_local {
-        answer.extensions_mut().insert(LocalHit);
-    }
-    Some(answer)
+    Some(give(lookup, parts, cached, cached.origin, &status))
 }
 
 /// Whether a response satisfies the `Cache-Control` of a request, and may be shared with it. One

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bellwether::adapter::{AdapterCache, BypassPermit, PrivateKeys, warn_throttled};
 use bellwether::service::Handle;
-use bellwether::store::{Entry, Peek, StoreErrorKind, Tags, Withdrawal, WithdrawalTarget};
+use bellwether::store::{Entry, StoreErrorKind, Tags, Withdrawal, WithdrawalTarget};
 use bellwether::{CacheStatus, Key, StaleReason, StoreError, Tag};
 use bellwether_body::{BodyBudget, BodyObserver, ObservedBody};
 use futures_util::future::join_all;
@@ -57,27 +57,12 @@ pub(super) struct LayerCore {
 pub(super) struct Located {
     pub(super) key: Key,
     pub(super) entry: Entry,
-    /// Whether this process had it, without a command to a store outside.
-    pub(super) is_local: bool,
     pub(super) cached: Arc<CachedResponse>,
-    /// The `Vary` index that selected it, if it is a variant, and how much longer that is stored.
+    /// The `Vary` index that selected it, if it is a variant.
     pub(super) vary_index: Option<Arc<VaryIndex>>,
-    pub(super) index_left: Duration,
 }
 
 impl Located {
-    /// Whether it was selected by all of these request header fields.
-    pub(super) fn is_selected_by(&self, names: &[HeaderName]) -> bool {
-        self.vary_index.as_ref().map_or(names.is_empty(), |vary_index| vary_index.covers(names))
-    }
-
-    /// Whether this very entry is stored. One that was invalidated or replaced in the meantime is to be
-    /// left alone.
-    pub(super) fn is_still_there(&self) -> impl Fn(Option<&Entry>) -> bool + use<> {
-        let fence = self.entry.fence();
-        move |stored| stored.is_some_and(|stored| stored.fence() == fence)
-    }
-
     /// How a request gets it as it is, if it may.
     pub(super) fn status(&self) -> Option<CacheStatus> {
         match self.entry.stale_for() {
@@ -89,24 +74,6 @@ impl Located {
             }
             _ => None,
         }
-    }
-}
-
-/// What was found in the store.
-struct FoundAnswer<B> {
-    entry: Entry,
-    is_local: bool,
-    answer: Arc<CacheAnswer<B>>,
-}
-
-impl<B> FoundAnswer<B> {
-    /// The response that it is, if it is one.
-    fn located(&self, key: &Key) -> Option<Located> {
-        let CacheAnswer::CachedResponse(cached) = &*self.answer else { return None };
-        let (entry, is_local) = (self.entry.clone(), self.is_local);
-        let cached = Arc::clone(cached);
-        let (vary_index, index_left) = (None, Duration::ZERO);
-        Some(Located { key: key.clone(), entry, is_local, cached, vary_index, index_left })
     }
 }
 
@@ -220,29 +187,15 @@ impl LayerState {
             .tags_of(response, || self.parts.target.target_of(&mut request.clone()))
     }
 
-    /// The tags of a response that is stored as a variant of the target of its request.
-    pub(super) fn tags_of_variant(&self, response: &HeaderMap, request: &CacheRequest) -> Vec<Tag> {
-        let mut tags = self.tags_of(response, &request.parts);
-        tags.push(VaryIndex::tag(&request.primary));
-        tags
-    }
-
-    /// The response that is stored under a key with these tags.
-    pub(super) async fn response_at<B: Send + 'static>(
+    /// What is stored under a key with these tags.
+    pub(super) async fn found<B: Send + 'static>(
         &self,
         key: &Key,
         tags: &Tags,
-    ) -> Option<Located> {
-        self.found::<B>(key, tags).await?.located(key)
-    }
-
-    async fn found<B: Send + 'static>(&self, key: &Key, tags: &Tags) -> Option<FoundAnswer<B>> {
-        let (entry, is_local) = match self.client.store().peek(key) {
-            Peek::Found(entry) if entry.has_tags(tags) => (entry, true),
-            _ => (self.client.lookup(key, tags).await?, false),
-        };
+    ) -> Option<(Entry, Arc<CacheAnswer<B>>)> {
+        let entry = self.client.lookup(key, tags).await?;
         let answer = self.client.read::<CacheAnswer<B>>(&entry)?;
-        Some(FoundAnswer { entry, is_local, answer })
+        Some((entry, answer))
     }
 
     /// The stored response that suits a request, directly or as a variant.
@@ -251,28 +204,24 @@ impl LayerState {
         primary: &Key,
         request: &HeaderMap,
     ) -> Option<Located> {
-        let found = self.found::<B>(primary, &Tags::none()).await?;
-        let CacheAnswer::VaryIndex(vary_index) = &*found.answer else {
-            return found.located(primary);
+        let (entry, answer) = self.found::<B>(primary, &Tags::none()).await?;
+        let CacheAnswer::VaryIndex(index) = &*answer else {
+            let cached = Arc::clone(answer.response()?);
+            return Some(Located { key: primary.clone(), entry, cached, vary_index: None });
         };
-        let key = vary_index.key_for(primary, request);
-        let tags = VaryIndex::tags_of_request(Some(vary_index), primary);
-        let located = self.response_at::<B>(&key, &tags).await?;
-        let (vary_index, index_left) = (Some(Arc::clone(vary_index)), left_of(&found.entry));
-        Some(Located { vary_index, index_left, ..located })
+        let key = index.key_for(primary, request);
+        let tags = VaryIndex::tags_of_request(Some(index), primary);
+        let (entry, variant) = self.found::<B>(&key, &tags).await?;
+        let cached = Arc::clone(variant.response()?);
+        Some(Located { key, entry, cached, vary_index: Some(Arc::clone(index)) })
     }
 
     /// Stores a response under a key, outside of a load. Does nothing while another caller holds the
-    /// lease of the key, or if `instead_of` rejects the current entry.
-    pub(super) async fn keep<B: Send + 'static>(
-        &self,
-        key: Key,
-        cached: &Arc<CachedResponse>,
-        instead_of: impl FnOnce(Option<&Entry>) -> bool,
-    ) -> bool {
-        let Disposition::Keep(lifetimes) = cached.disposition else { return false };
+    /// lease of the key.
+    pub(super) async fn keep<B: Send + 'static>(&self, key: Key, cached: &Arc<CachedResponse>) {
+        let Disposition::Keep(lifetimes) = cached.disposition else { return };
         let kept = CacheAnswer::CachedResponse(Arc::clone(cached));
-        self.client.replace::<CacheAnswer<B>>(key, kept, lifetimes, instead_of).await
+        self.client.replace::<CacheAnswer<B>>(key, kept, lifetimes, |_| true).await;
     }
 
     /// Replaces a `Vary` index. Does nothing if another index is stored by now, or while another
@@ -326,15 +275,6 @@ impl LayerState {
             {
                 warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not expired");
             }
-        }
-    }
-
-    /// Makes a stored response stale. An error is logged only.
-    pub(super) async fn expire(&self, key: Key) {
-        if let Err(error) =
-            self.client.store().withdraw(WithdrawalTarget::Key(key), Withdrawal::EXPIRE).await
-        {
-            warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not expired");
         }
     }
 }

@@ -148,10 +148,6 @@ impl fmt::Display for Report {
     }
 }
 
-/// The extension of a response on its way to the statistics: this process had it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LocalHit;
-
 /// A duration in seconds, as the parameter `ttl` has it.
 pub(super) fn seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)

@@ -20,7 +20,7 @@ use super::cache_request::{CacheRequest, Origin, OriginBody, RequestBody};
 use super::exchange::{self, Exchange};
 use super::fetch::OriginFetch;
 use super::layer_state::LayerState;
-use super::report::{DISABLED, ForwardReason, LocalHit};
+use super::report::{DISABLED, ForwardReason};
 use super::request_key::{DerivedKey, RequestKey};
 use super::rules::{self, Demand};
 use super::unsafe_request::{self, InvalidationTarget};
@@ -92,8 +92,6 @@ bellwether::debug_fields! { HttpCache<S> where S: Debug => |it| inner = it.fetch
 enum Plan {
     /// It is answered from the cache. What is not stored is loaded, and waiters share that load.
     Cached(Key, Demand),
-    /// It is answered by a stored response, or forwarded as it is.
-    StoredOnly(Key, Demand),
     /// It is forwarded. If it succeeds, stored responses are invalidated.
     Unsafe(InvalidationTarget),
     /// It is forwarded.
@@ -140,11 +138,7 @@ impl Plan {
         if let Some(why) = bypass_reason(shared, parts, body, &demand) {
             return Self::Forward(why);
         }
-        let is_whole = parts.method == Method::GET && !parts.headers.contains_key(header::RANGE);
-        match is_whole && !demand.only_if_cached {
-            true => Self::Cached(key, demand),
-            false => Self::StoredOnly(key, demand),
-        }
+        Self::Cached(key, demand)
     }
 }
 
@@ -215,12 +209,8 @@ async fn answer<S: Origin<Q, B>, Q: RequestBody + Body, B: OriginBody>(
             plan
         }
     };
-    let mut response = fulfil(fetch, parts, body, plan, &record).await;
-    let is_local = response.extensions_mut().remove::<LocalHit>().is_some();
-    match response.extensions().get::<CacheStatus>() {
-        Some(CacheStatus::Hit { .. }) if is_local => record.hit(),
-        status => record.end(status.unwrap_or(&CacheStatus::Failed)),
-    }
+    let response = fulfil(fetch, parts, body, plan, &record).await;
+    record.end(response.extensions().get().unwrap_or(&CacheStatus::Failed));
     shared.without_hidden(response)
 }
 
@@ -234,17 +224,7 @@ async fn fulfil<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     match plan {
         Plan::Cached(key, demand) => {
             let cache_request = CacheRequest::new(parts, key, demand, &fetch.shared.rules);
-            let exchange = Exchange::new(fetch, cache_request);
-            match exchange.fetch.shared.bypass(&exchange.cache_request) {
-                Some(permit) => {
-                    bypass::serve_uncoalesced::<_, Q, _>(exchange, permit, record).await
-                }
-                None => bypass::serve::<_, Q, _>(exchange, record).await,
-            }
-        }
-        Plan::StoredOnly(key, demand) => {
-            let cache_request = CacheRequest::new(parts, key, demand, &fetch.shared.rules);
-            bypass::serve_stored(fetch, cache_request, body, record).await
+            bypass::serve::<_, Q, _>(Exchange::new(fetch, cache_request), record).await
         }
         Plan::Forward(why) => {
             let request = Request::from_parts(parts, body);

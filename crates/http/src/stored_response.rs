@@ -9,7 +9,7 @@ use http::{HeaderMap, Request, header};
 
 use super::cache_request::{CacheRequest, FetchRequest, RequestBody};
 use super::codec::{CacheAnswer, CachedResponse};
-use super::layer_state::{LayerState, Located, left_of};
+use super::layer_state::{LayerState, left_of};
 use super::rules;
 use super::vary_index::VaryIndex;
 
@@ -42,26 +42,22 @@ impl StoredResponse {
         };
         let (entry, validated, index) = tokio::join!(
             shared.client.lookup(key, &tags),
-            shared.response_at::<B>(&for_validation, &none),
+            shared.found::<B>(&for_validation, &none),
             index
         );
-        let cached = entry.as_ref().and_then(|entry| {
-            match &*shared.client.read::<CacheAnswer<B>>(entry)? {
-                CacheAnswer::CachedResponse(cached) => Some(Arc::clone(cached)),
-                _ => None,
-            }
-        });
+        let found = entry.as_ref().and_then(|it| shared.client.read::<CacheAnswer<B>>(it));
+        let cached = found.as_ref().and_then(|it| it.response());
         // An index states none itself.
         let if_error = match (&cached, &entry) {
             (Some(cached), _) => cached.response.note.if_error(),
             (None, entry) => entry.as_ref().map_or(Duration::ZERO, |it| it.lifetimes().if_error()),
         };
-        let validated = validated.map(|Located { cached, .. }| cached);
-        let cached = cached.or(validated);
+        let cached = cached.or_else(|| validated.as_ref()?.1.response());
+        let cached = cached.filter(|cached| demand.may_share(cached.response.note.consent));
         Self {
+            cached: cached.cloned(),
             entry,
             if_error,
-            cached: cached.filter(|cached| demand.may_share(cached.response.note.consent)),
             index_left: index.as_ref().map(left_of),
         }
     }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use http::header::{
-    AGE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE,
+    AGE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE,
     CONTENT_TYPE, DATE, ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
     IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE, TRAILER,
 };
@@ -73,19 +73,6 @@ pub(crate) fn without_conditions(request: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// What a response to `HEAD` says about the stored response to `GET`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HeadSays {
-    /// It is still the same, and its fields are updated.
-    Same,
-    /// The origin would send another response by now.
-    Changed,
-    /// It looks the same, without evidence: what it states may only restrict the stored one.
-    Unproven,
-    /// Nothing about it.
-    Nothing,
-}
-
 /// Whether a response has a validator. Only a success counts: a 304 about a resource that was
 /// created since would make an old "not found" valid again.
 pub(super) fn has_validator(status: StatusCode, response: &HeaderMap) -> bool {
@@ -129,40 +116,6 @@ pub(crate) fn freshen(stored: &HeaderMap, not_modified: &HeaderMap) -> HeaderMap
     }
     fresh
 }
-
-/// What a response to `HEAD` says about the stored response to `GET`, which has a body of this length
-/// (RFC 9111, section 4.3.5).
-///
-/// Only a validator is evidence that the content is still the same. It is that of one representation,
-/// so the fields that tell representations apart must not differ either.
-pub(crate) fn head_says(
-    (stored_status, stored, length): (StatusCode, &HeaderMap, usize),
-    status: StatusCode,
-    head: &HeaderMap,
-) -> HeadSays {
-    let differs = |name: &HeaderName| {
-        head.contains_key(name) && head.get_all(name).iter().ne(stored.get_all(name))
-    };
-    let is_longer_or_shorter =
-        || head.get_all(CONTENT_LENGTH).iter().any(|it| *it != HeaderValue::from(length));
-    let is_other = stored_status != status;
-    match status {
-        StatusCode::NOT_FOUND | StatusCode::GONE if is_other => HeadSays::Changed,
-        StatusCode::OK
-            if is_other || [ETAG, LAST_MODIFIED].iter().any(differs) || is_longer_or_shorter() =>
-        {
-            HeadSays::Changed
-        }
-        StatusCode::OK if !has_validator(status, head) => HeadSays::Unproven,
-        StatusCode::OK if OF_ONE_REPRESENTATION.iter().any(differs) => HeadSays::Changed,
-        StatusCode::OK => HeadSays::Same,
-        _ => HeadSays::Nothing,
-    }
-}
-
-/// Fields that tell the representations of a resource apart.
-const OF_ONE_REPRESENTATION: [HeaderName; 4] =
-    [CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LOCATION, CONTENT_TYPE];
 
 /// Which part of a stored body answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -373,38 +326,6 @@ mod tests_of_validation {
     #[test]
     fn an_answer_without_a_date_does_not_have_that_of_what_is_kept() {
         assert_eq!(freshen(&read("date: {-9}\na: 1"), &read("b: 2")), read("a: 1\nb: 2"));
-    }
-
-    #[test]
-    fn a_head_answer_tells_whether_what_is_kept_is_still_the_same() {
-        let kept = read("etag: \"a\"\nlast-modified: {-60}\ncontent-type: text/html");
-        for (status, head, says) in [
-            (200, "etag: \"a\"\ncontent-length: 5", HeadSays::Same),
-            (200, "last-modified: {-60}\ncontent-type: text/html", HeadSays::Same),
-            (200, "cache-control: max-age=5", HeadSays::Unproven),
-            (200, "content-length: 5\ncontent-type: text/plain", HeadSays::Unproven),
-            (200, "content-length: 6", HeadSays::Changed),
-            (200, "etag: \"b\"\ncontent-length: 5", HeadSays::Changed),
-            (200, "last-modified: {-1}", HeadSays::Changed),
-            (200, "etag: \"a\"\ncontent-length: 6", HeadSays::Changed),
-            (200, "etag: \"a\"\ncontent-type: text/plain", HeadSays::Changed),
-            (404, "", HeadSays::Changed),
-            (410, "etag: \"a\"", HeadSays::Changed),
-            (203, "etag: \"a\"", HeadSays::Nothing),
-            (304, "", HeadSays::Nothing),
-            (503, "content-length: 0", HeadSays::Nothing),
-        ] {
-            let head = read(head);
-            let status = StatusCode::from_u16(status).expect("a status");
-            let stored = (StatusCode::OK, &kept, 5);
-            assert_eq!(head_says(stored, status, &head), says, "{status} {head:?}");
-        }
-        let not_found = (StatusCode::NOT_FOUND, &kept, 5);
-        for (status, says) in
-            [(StatusCode::OK, HeadSays::Changed), (StatusCode::NOT_FOUND, HeadSays::Nothing)]
-        {
-            assert_eq!(head_says(not_found, status, &kept), says, "{status}");
-        }
     }
 }
 

@@ -13,8 +13,8 @@ mod terms;
 mod vary;
 
 pub(crate) use conditions::{
-    HeadSays, Slice, add_validators, asks_if_modified, freshen, head_says, is_not_modified,
-    not_modified_headers, slice, without_conditions, without_weakness,
+    Slice, add_validators, asks_if_modified, freshen, is_not_modified, not_modified_headers, slice,
+    without_conditions, without_weakness,
 };
 pub(crate) use dates::{Times, on_arrival};
 pub(crate) use fields::{
