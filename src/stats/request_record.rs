@@ -37,11 +37,6 @@ impl RequestRecord {
         self.count(noted.unwrap_or(event));
     }
 
-    /// The request was answered at once, by an entry of this process.
-    pub fn hit(self) {
-        self.count(RequestEvent::HitLocal);
-    }
-
     pub(crate) fn count(mut self, event: RequestEvent) {
         self.is_counted = true;
         self.statistics.request(event);

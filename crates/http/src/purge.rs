@@ -153,7 +153,7 @@ impl Purger {
             self.purge_tags(&tags, is_soft).await.map_err(failed)?;
             return Ok(PURGED);
         }
-        let keys = self.keys(parts).await?;
+        let keys = self.keys(parts)?;
         let purged = match is_soft {
             true => self.entries.expire_many(keys).await,
             false => self.entries.invalidate_many(keys).await,
@@ -190,14 +190,14 @@ impl Purger {
     }
 
     /// The keys under which a response to this request is stored.
-    async fn keys(&self, mut parts: Parts) -> Result<Vec<Key>, PurgeOutcome> {
+    fn keys(&self, mut parts: Parts) -> Result<Vec<Key>, PurgeOutcome> {
         let Some(keyed) = &self.shared.rules.keyed else {
             let Some(target) = self.shared.parts.target.target_of(&mut parts) else {
                 return refused(NO_TARGET);
             };
             return Ok(target.keys().into_iter().collect());
         };
-        match keyed.key.extracted(&mut parts).await {
+        match keyed.key.derived(&mut parts) {
             Ok(Some(key)) => Ok(vec![key]),
             Ok(None) => refused("this request has no cache key\n"),
             Err(_) => refused("the route lacks a parameter of the cache key\n"),

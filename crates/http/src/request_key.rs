@@ -58,11 +58,9 @@ enum Base {
     By(Arc<By>),
     #[cfg(feature = "axum")]
     RouteTemplate(router::RouteTemplate),
-    #[cfg(feature = "axum")]
-    Extracted(Arc<router::Extract>),
 }
 
-type By = dyn Fn(&Parts) -> Option<Key> + Send + Sync;
+type By = dyn Fn(&mut Parts) -> Option<Key> + Send + Sync;
 
 impl RequestKey {
     /// The path as the layer sees it, and nothing of the query: `Key::of("path").with(path)`. What
@@ -77,7 +75,7 @@ impl RequestKey {
     where
         F: Fn(&Parts) -> Option<Key> + Send + Sync + 'static,
     {
-        Self::on(Base::By(Arc::new(key_of)))
+        Self::on(Base::By(Arc::new(move |parts: &mut Parts| key_of(parts))))
     }
 
     /// The parameters of an axum route, such as `catalog/{warehouse}/{sku}`: a name for this kind of
@@ -98,13 +96,15 @@ impl RequestKey {
     /// A key made of what an axum extractor returns. A request that the extractor rejects bypasses
     /// the cache, so that the handler can reject it itself.
     ///
-    /// The extractor has no state: `E` is `FromRequestParts<()>`.
+    /// The extractor has no state: `E` is `FromRequestParts<()>`. It must not wait, as for a session in a
+    /// database: a request for which it does bypasses the cache. Let middleware above the layer ask, and
+    /// extract its `Extension`.
     #[cfg(feature = "axum")]
     pub fn extract<E>(key_of: impl Fn(E) -> Key + Send + Sync + 'static) -> Self
     where
-        E: router::FromRequestParts<()> + Send + 'static,
+        E: router::FromRequestParts<()>,
     {
-        Self::on(Base::Extracted(router::extract(key_of)))
+        Self::on(Base::By(Arc::new(move |parts: &mut Parts| router::extracted(parts).map(&key_of))))
     }
 
     fn on(base: Base) -> Self {
@@ -194,7 +194,7 @@ impl RequestKey {
     pub fn of<B>(&self, request: Request<B>) -> Result<Key, ConfigError> {
         self.wrong.result()?;
         let mut parts = request.into_parts().0;
-        self.certain(self.at_once(&mut parts).unwrap_or(Ok(None)))
+        self.certain(self.derived(&mut parts))
     }
 
     /// The key of requests like this one whose route has these parameters, decoded: for a key of a
@@ -249,34 +249,18 @@ impl RequestKey {
         !self.ignores_credentials && credentials.are_besides(&self.headers, request)
     }
 
-    /// The key, unless an asynchronous extractor makes it.
-    #[cfg_attr(
-        not(feature = "axum"),
-        allow(clippy::needless_pass_by_ref_mut, reason = "axum's extractors ask for it")
-    )]
-    pub(super) fn at_once(&self, parts: &mut Parts) -> Option<DerivedKey> {
+    /// The key of a request.
+    pub(super) fn derived(&self, parts: &mut Parts) -> DerivedKey {
         let key = match &self.base {
             Base::Path => routed(parts).map(|routed| Key::of("path").with(routed.path())),
             Base::By(key_of) => key_of(parts),
             #[cfg(feature = "axum")]
             Base::RouteTemplate(template) => match template.key(parts) {
                 Ok(key) => key,
-                unknown => return Some(unknown),
+                unknown => return unknown,
             },
-            #[cfg(feature = "axum")]
-            Base::Extracted(_) => return None,
         };
-        Some(Ok(self.completed(key, parts)))
-    }
-
-    /// The key, by an asynchronous extractor too.
-    pub(super) async fn extracted(&self, parts: &mut Parts) -> DerivedKey {
-        #[cfg(feature = "axum")]
-        if let Base::Extracted(extract) = &self.base {
-            let key = extract(parts).await;
-            return Ok(self.completed(key, parts));
-        }
-        self.at_once(parts).unwrap_or(Ok(None))
+        Ok(self.completed(key, parts))
     }
 
     /// Writes a request as its key has it: the path of a template with the usual escapes, and of the
@@ -369,8 +353,6 @@ impl fmt::Debug for RequestKey {
             Base::By(_) => "function",
             #[cfg(feature = "axum")]
             Base::RouteTemplate(template) => &template.text,
-            #[cfg(feature = "axum")]
-            Base::Extracted(_) => "extractor",
         };
         f.debug_struct("RequestKey")
             .field("base", &base)

@@ -2,7 +2,6 @@
 //! extractors as keys, and `CacheRejection`, an error of a cache as a response.
 
 use std::fmt;
-use std::sync::Arc;
 
 pub(super) use axum::extract::FromRequestParts;
 use axum::extract::rejection::RawPathParamsRejection;
@@ -11,7 +10,6 @@ use axum::response::{IntoResponse, Response};
 use bellwether::adapter::warn_throttled;
 use bellwether::{CacheError, ConfigError, Error, Key};
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Extensions, StatusCode, Uri};
@@ -94,18 +92,9 @@ impl RouteTemplate {
     }
 }
 
-/// A function that makes a key of what an extractor returns.
-pub(super) type Extract = dyn for<'a> Fn(&'a mut Parts) -> BoxFuture<'a, Option<Key>> + Send + Sync;
-
-pub(super) fn extract<E>(key_of: impl Fn(E) -> Key + Send + Sync + 'static) -> Arc<Extract>
-where
-    E: FromRequestParts<()> + Send + 'static,
-{
-    let key_of = Arc::new(key_of);
-    Arc::new(move |parts| {
-        let key_of = Arc::clone(&key_of);
-        Box::pin(async move { Some(key_of(E::from_request_parts(parts, &()).await.ok()?)) })
-    })
+/// What an extractor returns, unless it rejects the request or has to wait.
+pub(super) fn extracted<E: FromRequestParts<()>>(parts: &mut Parts) -> Option<E> {
+    E::from_request_parts(parts, &()).now_or_never()?.ok()
 }
 
 /// The URI with which a request came to the first router.
@@ -191,7 +180,7 @@ fn parameter(segment: &str) -> Option<&str> {
 /// values cannot be assigned then.
 fn values(names: &[&str], parts: &mut Parts) -> Option<Vec<String>> {
     // This is ready at once, since the router has parsed the path.
-    let params = RawPathParams::from_request_parts(parts, &()).now_or_never()?.ok()?;
+    let params: RawPathParams = extracted(parts)?;
     let named = params.iter().filter(|(name, _)| names.contains(name));
     let (found, values): (Vec<_>, _) = named.map(|(name, value)| (name, value.to_owned())).unzip();
     (found == names).then_some(values)

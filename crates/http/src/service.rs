@@ -21,7 +21,7 @@ use super::exchange::{self, Exchange};
 use super::fetch::OriginFetch;
 use super::layer_state::LayerState;
 use super::report::{DISABLED, ForwardReason};
-use super::request_key::{DerivedKey, RequestKey};
+use super::request_key::RequestKey;
 use super::rules::{self, Demand};
 use super::unsafe_request::{self, InvalidationTarget};
 use super::{bypass, refusal};
@@ -73,8 +73,8 @@ where
         let (mut parts, body) = request.into_parts();
         rules::ignore_offer_of_h2c(&mut parts.headers);
         let shared = &self.fetch.shared;
-        let plan = Plan::at_once(shared, &mut parts, &body);
-        if let Some(Plan::Cached(key, demand)) = &plan
+        let plan = Plan::of(shared, &mut parts, &body);
+        if let Plan::Cached(key, demand) = &plan
             && let Some(response) = exchange::cached_answer(shared, &parts, key, demand)
         {
             shared.client.count_hit();
@@ -101,23 +101,9 @@ enum Plan {
 }
 
 impl Plan {
-    /// What is done for a request, unless an extractor has to derive its key first.
-    fn at_once<B: Body>(shared: &LayerState, parts: &mut Parts, body: &B) -> Option<Self> {
-        let derived = match &shared.rules.keyed {
-            None => None,
-            Some(keyed) => Some(keyed.key.at_once(parts)?),
-        };
-        Some(Self::of(shared, parts, body, derived))
-    }
-
-    /// What is done for a request. `derived`: its key, if the program makes that.
-    fn of<B: Body>(
-        shared: &LayerState,
-        parts: &mut Parts,
-        body: &B,
-        derived: Option<DerivedKey>,
-    ) -> Self {
-        let key = match derived {
+    fn of<B: Body>(shared: &LayerState, parts: &mut Parts, body: &B) -> Self {
+        let keyed = shared.rules.keyed.as_ref();
+        let key = match keyed.map(|keyed| keyed.key.derived(parts)) {
             None => None,
             Some(Ok(Some(key))) => Some(key),
             Some(Ok(None)) => return Self::Forward(("bypass", Some("no-key"))),
@@ -184,47 +170,18 @@ fn has_content<B: Body>(headers: &HeaderMap, body: &B) -> bool {
 }
 
 /// Answers a request that is no hit at once, and counts it.
-async fn answer<S: Origin<Q, B>, Q: RequestBody + Body, B: OriginBody>(
-    fetch: OriginFetch<S>,
-    mut parts: Parts,
-    body: Q,
-    plan: Option<Plan>,
-    record: RequestRecord,
-) -> Response<CacheBody<B>> {
-    let shared = Arc::clone(&fetch.shared);
-    let plan = match (plan, &shared.rules.keyed) {
-        (Some(plan), _) => plan,
-        (None, keyed) => {
-            let derived = match keyed {
-                Some(keyed) => Some(keyed.key.extracted(&mut parts).await),
-                None => None,
-            };
-            let plan = Plan::of(&shared, &mut parts, &body, derived);
-            if let Plan::Cached(key, demand) = &plan
-                && let Some(response) = exchange::cached_answer(&shared, &parts, key, demand)
-            {
-                record.hit();
-                return shared.without_hidden(response);
-            }
-            plan
-        }
-    };
-    let response = fulfil(fetch, parts, body, plan, &record).await;
-    record.end(response.extensions().get().unwrap_or(&CacheStatus::Failed));
-    shared.without_hidden(response)
-}
-
-async fn fulfil<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+async fn answer<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     fetch: OriginFetch<S>,
     parts: Parts,
     body: Q,
     plan: Plan,
-    record: &RequestRecord,
+    record: RequestRecord,
 ) -> Response<CacheBody<B>> {
-    match plan {
+    let shared = Arc::clone(&fetch.shared);
+    let response = match plan {
         Plan::Cached(key, demand) => {
             let cache_request = CacheRequest::new(parts, key, demand, &fetch.shared.rules);
-            bypass::serve::<_, Q, _>(Exchange::new(fetch, cache_request), record).await
+            bypass::serve::<_, Q, _>(Exchange::new(fetch, cache_request), &record).await
         }
         Plan::Forward(why) => {
             let request = Request::from_parts(parts, body);
@@ -235,7 +192,9 @@ async fn fulfil<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
             unsafe_request::send(fetch, request, target).await
         }
         Plan::Refuse(name) => refusal::unknown(&name),
-    }
+    };
+    record.end(response.extensions().get().unwrap_or(&CacheStatus::Failed));
+    shared.without_hidden(response)
 }
 
 /// The response to one request, as a future. Made by [`HttpCache`](super::HttpCache).
