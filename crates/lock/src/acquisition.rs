@@ -1,11 +1,7 @@
 //! One caller's attempt to get a key: wait in the local queue, then ask the lock until it is
 //! granted.
 
-use std::future::poll_fn;
-use std::ops::ControlFlow;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use bellwether::Key;
@@ -18,7 +14,7 @@ use super::error::LockError;
 use super::guard::LockGuard;
 use super::hold::LockStatus;
 use super::instants::{far, valid_until};
-use super::local_queue::{PermitState, QueuePermit, QueueTicket};
+use super::local_queue::{PermitState, QueuePermit};
 use super::policy::{LockPolicy, WaitLimit};
 use super::release::{ClaimGuard, ReleaseDuty, Releasing};
 use super::renewal_task::ActiveHold;
@@ -96,15 +92,9 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         if self.limit.deadline().is_some_and(|deadline| deadline <= self.began) {
             return Err(self.timed_out());
         }
-        let permit = match self.context.queues.enter(self.key.digest(), self.owner) {
-            Ok(permit) => permit,
-            Err(ticket) => match self.wait(ticket, &runtime).await? {
-                ControlFlow::Continue(permit) => permit,
-                ControlFlow::Break(guard) => return Ok(guard),
-            },
-        };
+        let permit = self.permit().await?;
         self.count_tries_of_queue();
-        let pending = self.pending(Some(permit), runtime);
+        let pending = self.pending(permit, runtime);
         // Made before the first request, so that a release between its answer and the wait is seen.
         let mut watch = self.context.lock.watch(self.key);
         match self.granted(&mut watch).await {
@@ -116,53 +106,20 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         }
     }
 
-    /// Waits in the local queue, and asks meanwhile whether the owner holds the key in another
-    /// process: callers that are first may wait for this very owner. Breaks off with a guard if it
-    /// does.
-    async fn wait(
-        &self,
-        ticket: QueueTicket,
-        runtime: &Handle,
-    ) -> Result<ControlFlow<LockGuard<L>, QueuePermit>, LockError> {
+    /// Waits in the local queue.
+    async fn permit(&self) -> Result<QueuePermit, LockError> {
+        let ticket = match self.context.queues.enter(self.claim.key().digest(), self.owner) {
+            Ok(permit) => return Ok(permit),
+            Err(ticket) => ticket,
+        };
         let Some(until) = self.limit.queue_deadline() else {
-            let refused = match ticket.try_permit().await {
-                Ok(permit) => return Ok(ControlFlow::Continue(permit)),
-                Err(PermitState::Held) => LockError::busy(self.key),
-                Err(PermitState::Releasing) => LockError::unreleased(self.key),
-            };
-            return self.again(runtime).await.map(ControlFlow::Break).ok_or(refused);
+            return ticket.try_permit().await.map_err(|state| match state {
+                PermitState::Held => LockError::busy(self.claim.key()),
+                PermitState::Releasing => LockError::unreleased(self.claim.key()),
+            });
         };
-        let mut permitted = pin!(timeout_at(until, ticket.permit()));
-        // Polled first, because that takes its place in the queue.
-        let at_once = poll_fn(|context| Poll::Ready(permitted.as_mut().poll(context))).await;
-        let permitted = match at_once {
-            Poll::Ready(permitted) => permitted,
-            Poll::Pending => match self.again(runtime).await {
-                Some(guard) => return Ok(ControlFlow::Break(guard)),
-                None => permitted.await,
-            },
-        };
-        permitted.ok().flatten().map(ControlFlow::Continue).ok_or_else(|| self.timed_out())
-    }
-
-    /// Takes the key again if the owner holds it. Without a permit: no caller waits for this hold
-    /// but those that wait for the owner's others. An error decides nothing: the key may still be
-    /// granted with a permit, to another claim than the one that is released here.
-    async fn again(&self, runtime: &Handle) -> Option<LockGuard<L>> {
-        self.policy.owner?;
-        let claim = Claim::new(self.key.clone());
-        let mut asks = Acquisition::new(self.lock, self.context, self.policy, &claim, self.limit);
-        let pending = asks.pending(None, runtime.clone());
-        let watch = self.context.lock.watch(self.key);
-        match asks.ask(Duration::ZERO, true).await {
-            Ok(Ok(status)) => return asks.hold(pending, status, watch).ok(),
-            Ok(Err(_)) => {}
-            Err(error) => {
-                tracing::debug!(target: "bellwether::lock", key = %self.key, %error, "a lock was not taken again");
-            }
-        }
-        asks.end(pending);
-        None
+        let permit = timeout_at(until, ticket.permit()).await;
+        permit.ok().flatten().ok_or_else(|| self.timed_out())
     }
 
     /// Releases what the claim may have got.
@@ -175,7 +132,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         }
     }
 
-    fn pending(&self, permit: Option<QueuePermit>, runtime: Handle) -> ClaimGuard {
+    fn pending(&self, permit: QueuePermit, runtime: Handle) -> ClaimGuard {
         ClaimGuard::new(ReleaseDuty {
             context: Arc::clone(self.context),
             _counted: self.context.claims.token(),
@@ -183,7 +140,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
             claim: self.claim.clone(),
             lease: self.policy.lease,
             max_hold: self.policy.max_hold,
-            permit,
+            permit: Some(permit),
         })
     }
 
@@ -201,7 +158,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
     async fn granted(&mut self, watch: &mut Watch) -> Result<LockStatus, LockError> {
         self.while_busy = Backoff::backing_off(!watch.is_silent());
         loop {
-            let busy = match self.ask(self.patience(), false).await? {
+            let busy = match self.ask(self.patience()).await? {
                 Ok(status) => return Ok(status),
                 Err(busy) => busy,
             };
@@ -218,19 +175,14 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         }
     }
 
-    /// Asks once. `again` is for an owner that may hold the key.
-    async fn ask(
-        &mut self,
-        patience: Duration,
-        again: bool,
-    ) -> Result<Result<LockStatus, Busy>, LockError> {
+    /// Asks once.
+    async fn ask(&mut self, patience: Duration) -> Result<Result<LockStatus, Busy>, LockError> {
         let request = Request {
             claim: self.claim.clone(),
             owner: self.owner,
             lease: self.policy.lease,
             patience,
             is_repeated: self.is_answered,
-            is_again: again,
         };
         self.asked_at = Instant::now();
         let is_silent = self.silence_ends().is_some_and(|at| at <= self.asked_at);

@@ -30,16 +30,13 @@ pub struct Request {
     /// Whether the claim has asked before and was told that the key is taken. A lock may ask in
     /// another way for a key that is probably free.
     pub is_repeated: bool,
-    /// Whether the claim is for an owner that holds the key, or for none: a free key need not be
-    /// granted. Only a [`Reentrant`](super::Reentrant) lock uses it.
-    pub is_again: bool,
 }
 
 impl Request {
     /// A try, without patience, by an owner that has no other claims.
     pub fn new(claim: Claim, lease: Duration) -> Self {
         let owner = Owner::of(&claim);
-        Self { claim, owner, lease, patience: Duration::ZERO, is_repeated: false, is_again: false }
+        Self { claim, owner, lease, patience: Duration::ZERO, is_repeated: false }
     }
 
     /// Sets the owner that the claim is for.
@@ -56,7 +53,7 @@ impl Request {
 }
 
 /// A logical holder. Claims of one owner can hold a [`Reentrant`](super::Reentrant) lock together,
-/// on any thread and in any process.
+/// on any thread and in any task of its process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner(Uuid);
 

@@ -1,5 +1,5 @@
 //! Local queues: one caller of this process at a time asks the lock for a key. The others wait
-//! here, and cost the lock nothing but one request of each that has an owner.
+//! here, and cost the lock nothing.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -46,10 +46,7 @@ use super::{Claim, Lock, Owner, Reentrant, Released, TakeOver};
 /// the first of them asks the lock for a key. The lock wakes it if it reports releases. In any case,
 /// it asks again from time to time. All `Locks` over clones of one lock share the queues.
 ///
-/// A caller with an [owner](Self::owned_by) that has to queue also asks, once, whether its owner
-/// holds the key in another process. An error of that request is ignored.
-///
-/// Other errors of the lock are returned at once. There are two exceptions: once the lock has
+/// Errors of the lock are returned at once. There are two exceptions: once the lock has
 /// answered that another holder has the key, or that the slot of the key is moving to another node
 /// of a Redis Cluster, transient errors are retried until the wait limit.
 ///

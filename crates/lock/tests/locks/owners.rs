@@ -51,7 +51,7 @@ async fn an_owner_takes_it_again_and_others_wait_for_its_last_release() {
 
 /// The last one comes when the key is free for a moment.
 #[tokio::test(start_paused = true)]
-async fn rivals_keep_their_order_although_each_asks_first_whether_its_owner_holds_the_key() {
+async fn rivals_with_owners_keep_their_order() {
     let lock = ReentrantLocal::default();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     let process = locks(lock);
@@ -238,66 +238,4 @@ async fn two_of_one_owner_that_wait_together_are_let_in_together() {
     let second = timeout(SECOND, second).await.expect("its owner holds it");
     assert!(!first.is_lost());
     drop((first, second.unwrap().unwrap()));
-}
-
-/// With and without an answer that the server has lost.
-#[tokio::test(start_paused = true)]
-async fn an_error_of_asking_whether_the_owner_holds_the_key_decides_nothing() {
-    for fails in [LockErrorKind::Refused, LockErrorKind::Unreachable, LockErrorKind::NoReply] {
-        let lock = ReentrantLocal::default();
-        let held = locks(lock.clone()).owned_by(Owner::new());
-        let process = locks(lock.clone());
-        let rival = process.clone().owned_by(Owner::new()).lock(&key()).await.unwrap();
-        lock.fail_again(fails);
-        let ours = process.clone().owned_by(Owner::new());
-        assert_eq!(kind(ours.try_lock(&key()).await), LockErrorKind::Busy, "{fails:?}");
-        let waits = tokio::spawn(async move { ours.lock(&key()).await });
-        sleep(MS * 10).await;
-        rival.release().await.unwrap();
-        let granted = timeout(SECOND * 10, waits).await.unwrap().unwrap().unwrap();
-        // The releases of the unknown claim, now and later, do not end the hold.
-        sleep(SECOND * 10).await;
-        assert_eq!(lock.holds(&key()), 1, "{fails:?}");
-        assert_eq!(kind(held.try_lock(&key()).await), LockErrorKind::Busy);
-        assert_eq!(granted.release().await.unwrap(), Released::Freed);
-        assert_eq!(lock.holds(&key()), 0, "{fails:?}");
-    }
-}
-
-/// The owner has a hold in another process, and its answer is lost.
-#[tokio::test(start_paused = true)]
-async fn what_was_taken_again_without_an_answer_is_released() {
-    let lock = ReentrantLocal::default();
-    let owner = Owner::new();
-    let outer = locks(lock.clone()).owned_by(owner).lock(&key()).await.unwrap();
-    let process = locks(lock.clone());
-    let rival = process.clone().owned_by(Owner::new());
-    let rival = tokio::spawn(async move { rival.lock(&key()).await });
-    sleep(MS * 10).await;
-    lock.fail_again(LockErrorKind::NoReply);
-    let inner = process.owned_by(owner).wait(LockWait::at_most(SECOND * 60));
-    assert_eq!(kind(inner.try_lock(&key()).await), LockErrorKind::Busy);
-    let waits = tokio::spawn(async move { inner.lock(&key()).await });
-    sleep(SECOND).await;
-    assert_eq!(lock.holds(&key()), 1);
-    outer.release().await.unwrap();
-    rival.await.unwrap().unwrap().release().await.unwrap();
-    let granted = waits.await.unwrap().unwrap();
-    assert_eq!(granted.release().await.unwrap(), Released::Freed);
-    sleep(SECOND * 10).await;
-    assert_eq!(lock.holds(&key()), 0);
-}
-
-/// It says that the key is not its owner's, and nothing of the queue of the lock.
-#[tokio::test(start_paused = true)]
-async fn a_caller_that_asked_whether_its_owner_holds_the_key_asks_for_it_as_a_new_one() {
-    let lock = ReentrantLocal::default();
-    let process = locks(lock.clone());
-    let rival = process.clone().owned_by(Owner::new()).lock(&key()).await.unwrap();
-    let ours = process.owned_by(Owner::new());
-    let waits = tokio::spawn(async move { ours.lock(&key()).await });
-    sleep(MS * 10).await;
-    rival.release().await.unwrap();
-    waits.await.unwrap().unwrap().release().await.unwrap();
-    assert_eq!(lock.repeated(), 0);
 }

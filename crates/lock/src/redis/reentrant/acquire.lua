@@ -1,8 +1,7 @@
 -- acquire: take the lock if it is free, or if its owner has it.
 --
 -- KEYS   1 lock   2 counter of fences
--- ARGV   1 token, 16 bytes   2 lease in ms   3 owner, 16 bytes, and `+` if a
---            free lock is not granted
+-- ARGV   1 token, 16 bytes   2 lease in ms   3 owner, 16 bytes
 --        4 the mark to leave at a lock that the caller waits for, or ''
 --        5 counter, if it is not among the KEYS
 -- gives  {1, fence}                                                   granted
@@ -15,11 +14,8 @@
 local clock_us = server_time()
 local now = math.floor(clock_us / 1000)
 local found = holds(KEYS[1], now)
-local owner, is_free = string.sub(ARGV[3], 1, 16), found.count == 0 and #ARGV[3] == 16
-local is_ours = found.ends[ARGV[1]] or is_free or found.count > 0 and found.owner == owner
+local is_ours = found.count == 0 or found.owner == ARGV[3] or found.ends[ARGV[1]]
 if found.is_foreign or not is_ours then
-  -- A mark would make a free lock a key without an end, and a read of its ttl would track it for ever.
-  if not found.is_foreign and found.count == 0 then return {2, -1, -1, 0} end
   if not found.is_foreign and adds_mark(found.marks, 1, ARGV[4]) then
     redis.pcall('HSET', KEYS[1], 'marks', found.marks .. ARGV[4])
   end
@@ -28,7 +24,7 @@ end
 if found.count == 0 then
   redis.call('DEL', KEYS[1])
   found.fence = digits(next_fence(KEYS[2] or ARGV[5], clock_us))
-  redis.call('HSET', KEYS[1], 'owner', owner, 'fence', found.fence)
+  redis.call('HSET', KEYS[1], 'owner', ARGV[3], 'fence', found.fence)
   if found.marks ~= '' then redis.call('HSET', KEYS[1], 'marks', found.marks) end
 end
 for _, token in ipairs(found.lapsed) do redis.call('HDEL', KEYS[1], token) end

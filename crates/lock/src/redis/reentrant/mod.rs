@@ -16,7 +16,7 @@ use crate::{
 /// A lock in one Redis server that its [owner](Request::owner) may take again while it holds it. A
 /// handle: clones share one connection.
 ///
-/// An owner is logical: neither a thread, nor a process, nor a connection. Each of its claims is
+/// An owner is logical: neither a thread, nor a task, nor a connection. Each of its claims is
 /// one hold, with a lease of its own. The lock is free when every hold has been released or its
 /// lease has ended. So a hold that is not released keeps the lock for its own lease only, however
 /// often other holds are renewed. All holds from the first to the last have one fence.
@@ -79,8 +79,7 @@ impl Lock for ReentrantLock {
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         let names = vec![self.lock.name(request.claim.key())];
-        let mut owner = request.owner.as_bytes().to_vec();
-        owner.extend(request.is_again.then_some(b'+'));
+        let owner = request.owner.as_bytes().to_vec();
         Box::pin(Arc::clone(&self.lock).acquire(request, names, owner))
     }
 

@@ -1,15 +1,13 @@
 //! A lock that its owner may take again.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether::Key;
 use bellwether::store::{Claim, Renew, Token, Watch, Watchers};
 use bellwether_lock::{
-    Attempt, Busy, Fenced, Grant, Lock, LockError, LockErrorKind, LockFuture, Owner, Reentrant,
-    Released, Request,
+    Attempt, Busy, Fenced, Grant, Lock, LockFuture, Owner, Reentrant, Released, Request,
 };
 
 /// Without leases: a holder that does not release has the key for ever.
@@ -17,9 +15,6 @@ use bellwether_lock::{
 pub(crate) struct ReentrantLocal {
     holds: Arc<Mutex<Holds>>,
     watchers: Watchers,
-    /// How requests of owners that may hold the key already fail. Without an answer, they are done.
-    again_fails: Arc<Mutex<Option<LockErrorKind>>>,
-    repeated: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
@@ -33,22 +28,10 @@ impl ReentrantLocal {
         self.holds.lock().expect("holds").of.get(key).map_or(0, |(_, _, claims)| claims.len())
     }
 
-    pub(crate) fn fail_again(&self, kind: LockErrorKind) {
-        *self.again_fails.lock().expect("a kind") = Some(kind);
-    }
-
-    /// How many requests said that their claim was told before that the key is taken.
-    pub(crate) fn repeated(&self) -> usize {
-        self.repeated.load(Ordering::Relaxed)
-    }
-
     fn hold(&self, request: &Request) -> Attempt {
         let mut holds = self.holds.lock().expect("holds");
         holds.last_fence += 1;
         let next = holds.last_fence;
-        if request.is_again && !holds.of.contains_key(request.claim.key()) {
-            return Attempt::Busy(Busy::new());
-        }
         let (owner, fence, claims) = holds
             .of
             .entry(request.claim.key().clone())
@@ -68,19 +51,7 @@ impl Lock for ReentrantLocal {
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         let this = self.clone();
-        Box::pin(async move {
-            this.repeated.fetch_add(usize::from(request.is_repeated), Ordering::Relaxed);
-            let fails = *this.again_fails.lock().expect("a kind");
-            match fails.filter(|_| request.is_again) {
-                None => Ok(this.hold(&request)),
-                Some(kind) => {
-                    if kind == LockErrorKind::NoReply {
-                        this.hold(&request);
-                    }
-                    Err(LockError::new(kind, "as the test says"))
-                }
-            }
-        })
+        Box::pin(async move { Ok(this.hold(&request)) })
     }
 
     fn renew(&self, claim: &Claim, _: Duration) -> LockFuture<Renew> {
