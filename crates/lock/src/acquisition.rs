@@ -11,25 +11,22 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::context::LocksContext;
 use super::error::LockError;
-use super::guard::LockGuard;
 use super::hold::LockStatus;
 use super::instants::{far, valid_until};
 use super::local_queue::{PermitState, QueuePermit};
 use super::policy::{LockPolicy, WaitLimit};
 use super::release::{ClaimGuard, ReleaseDuty, Releasing};
 use super::renewal_task::ActiveHold;
-use super::{Attempt, Busy, Claim, Grant, Holder, Lock, Owner, Request, Term, Watch};
+use super::{Attempt, Busy, Claim, Grant, Holder, Owner, Request, Term, Watch};
 use crate::LockErrorKind;
 
 /// One caller's attempt to get a key.
-pub(super) struct Acquisition<'a, L> {
-    lock: &'a L,
+pub(super) struct Acquisition<'a> {
     context: &'a Arc<LocksContext>,
-    policy: &'a LockPolicy<L>,
-    key: &'a Key,
+    policy: &'a LockPolicy,
     limit: WaitLimit,
     began: Instant,
-    claim: &'a Claim,
+    claim: Claim,
     owner: Owner,
     /// When the next counted try is due.
     due: Instant,
@@ -55,21 +52,19 @@ pub(super) struct Acquisition<'a, L> {
     after_error: Backoff,
 }
 
-impl<'a, L: Lock> Acquisition<'a, L> {
+impl<'a> Acquisition<'a> {
     pub(super) fn new(
-        lock: &'a L,
         context: &'a Arc<LocksContext>,
-        policy: &'a LockPolicy<L>,
-        claim: &'a Claim,
+        policy: &'a LockPolicy,
+        key: &Key,
         limit: WaitLimit,
     ) -> Self {
         let began = Instant::now();
-        let owner = policy.owner.unwrap_or_else(|| Owner::of(claim));
+        let claim = Claim::new(key.clone());
+        let owner = policy.owner.unwrap_or_else(|| Owner::of(&claim));
         Self {
-            lock,
             context,
             policy,
-            key: claim.key(),
             limit,
             began,
             claim,
@@ -88,7 +83,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         }
     }
 
-    pub(super) async fn guard(mut self, runtime: Handle) -> Result<LockGuard<L>, LockError> {
+    pub(super) async fn hold(mut self, runtime: Handle) -> Result<Arc<ActiveHold>, LockError> {
         if self.limit.deadline().is_some_and(|deadline| deadline <= self.began) {
             return Err(self.timed_out());
         }
@@ -96,9 +91,13 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         self.count_tries_of_queue();
         let pending = self.pending(permit, runtime);
         // Made before the first request, so that a release between its answer and the wait is seen.
-        let mut watch = self.context.lock.watch(self.key);
+        let mut watch = self.context.lock.watch(self.claim.key());
         match self.granted(&mut watch).await {
-            Ok(status) => self.hold(pending, status, watch),
+            Ok(status) => {
+                let lost = || LockError::lost(self.claim.key(), None);
+                let duty = pending.take().ok_or_else(lost)?;
+                Ok(ActiveHold::begin(status, duty, self.asked_at, watch))
+            }
             Err(error) => {
                 self.end(pending);
                 Err(error)
@@ -144,16 +143,6 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         })
     }
 
-    fn hold(
-        &self,
-        pending: ClaimGuard,
-        status: LockStatus,
-        watch: Watch,
-    ) -> Result<LockGuard<L>, LockError> {
-        let duty = pending.take().ok_or_else(|| LockError::lost(self.key, None))?;
-        Ok(LockGuard::new(ActiveHold::begin(status, duty, self.asked_at, watch)))
-    }
-
     /// Asks until the key is granted.
     async fn granted(&mut self, watch: &mut Watch) -> Result<LockStatus, LockError> {
         self.while_busy = Backoff::backing_off(!watch.is_silent());
@@ -164,7 +153,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
             };
             let Some(wake) = self.wake(&busy) else {
                 let is_try = matches!(self.limit, WaitLimit::Try);
-                return Err(if is_try { LockError::busy(self.key) } else { self.timed_out() });
+                return Err(if is_try { LockError::busy(self.claim.key()) } else { self.timed_out() });
             };
             tokio::select! {
                 biased;
@@ -186,11 +175,9 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         };
         self.asked_at = Instant::now();
         let is_silent = self.silence_ends().is_some_and(|at| at <= self.asked_at);
-        let answer = match (self.policy.take_over, self.seen) {
-            (Some((_, take_over)), Some((holder, _))) if is_silent => {
-                take_over(self.lock, request, holder)
-            }
-            _ => self.lock.acquire(request),
+        let answer = match (&self.policy.take_over, self.seen) {
+            (Some((_, lock)), Some((holder, _))) if is_silent => lock.take_over(request, holder),
+            _ => self.context.lock.acquire(request),
         };
         self.may_be_queued |= !patience.is_zero();
         let answer = match self.limit.deadline() {
@@ -225,7 +212,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         let is_waited_out =
             self.is_answered && error.is_transient() && !matches!(self.limit, WaitLimit::Try);
         if !is_waited_out {
-            return Err(LockError::of_key(self.key, error));
+            return Err(LockError::of_key(self.claim.key(), error));
         }
         self.last_error = Some(error);
         self.has_waited = false;
@@ -315,12 +302,13 @@ impl<'a, L: Lock> Acquisition<'a, L> {
 
     /// When the holder will have been silent for too long.
     fn silence_ends(&self) -> Option<Instant> {
-        let after = self.policy.take_over?.0.max(self.policy.lease * 2 / 3);
+        let (after, _) = self.policy.take_over.as_ref()?;
+        let after = *after.max(&(self.policy.lease * 2 / 3));
         self.seen.map(|(_, since)| far(since, after))
     }
 
     fn timed_out(&self) -> LockError {
-        LockError::timed_out(self.key, self.began.elapsed(), self.last_error.as_ref())
+        LockError::timed_out(self.claim.key(), self.began.elapsed(), self.last_error.as_ref())
     }
 }
 

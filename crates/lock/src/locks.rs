@@ -16,8 +16,9 @@ use super::guard::LockGuard;
 use super::local_queue::LONGEST_RELEASE;
 use super::lock_wait::LockWait;
 use super::policy::{LockPolicy, WaitLimit, WhenLost};
+use super::renewal_task::ActiveHold;
 use super::stats::LockStats;
-use super::{Claim, Lock, Owner, Reentrant, Released, TakeOver};
+use super::{Lock, Owner, Reentrant, Released, TakeOver};
 
 /// Locks by keys, with a policy: how long to wait for one, how it is renewed, and how it ends.
 ///
@@ -66,7 +67,7 @@ pub struct Locks<L> {
     name: Arc<str>,
     lock: Arc<L>,
     context: Arc<LocksContext>,
-    pub(super) policy: LockPolicy<L>,
+    pub(super) policy: LockPolicy,
 }
 
 impl<L: Lock> Locks<L> {
@@ -242,22 +243,18 @@ impl<L: Lock> Locks<L> {
 
     async fn acquire(&self, key: &Key, limit: WaitLimit) -> Result<LockGuard<L>, LockError> {
         let attempt = self.context.counters.attempt();
-        let guard = self.attempt(key, limit).await;
-        attempt.end(guard.as_ref().err());
-        guard
+        let hold = self.hold(key, limit).await;
+        attempt.end(hold.as_ref().err());
+        hold.map(LockGuard::new)
     }
 
-    async fn attempt(&self, key: &Key, limit: WaitLimit) -> Result<LockGuard<L>, LockError> {
+    async fn hold(&self, key: &Key, limit: WaitLimit) -> Result<Arc<ActiveHold>, LockError> {
         let Ok(runtime) = Handle::try_current() else { return Err(LockError::no_runtime(key)) };
-        let claim = Claim::new(key.clone());
-        let guard = async {
-            let Self { lock, context, policy, .. } = self;
-            Acquisition::new(&**lock, context, policy, &claim, limit).guard(runtime).await
-        };
+        let acquisition = Acquisition::new(&self.context, &self.policy, key, limit);
         tokio::select! {
             biased;
             () = self.context.closing.cancelled() => Err(LockError::shut_down(key)),
-            guard = guard => guard,
+            hold = acquisition.hold(runtime) => hold,
         }
     }
 
@@ -365,7 +362,8 @@ impl<L: Lock> LocksBuilder<L> {
     {
         let [least, most] = [Duration::from_millis(100), Duration::from_secs(24 * 60 * 60)];
         let after = within("take_over_after", silence, least, most);
-        let take_over = after.map(|after| Some((after, L::take_over as _)));
+        let lock = Arc::clone(&self.locks.lock) as Arc<dyn TakeOver>;
+        let take_over = after.map(|after| Some((after, lock)));
         self.wrong.set(&mut self.locks.policy.take_over, take_over);
         self
     }

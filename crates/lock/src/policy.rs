@@ -1,12 +1,13 @@
 //! The options of [`Locks`](super::Locks), and what an attempt makes of them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::instants::far;
 use super::lock_wait::LockWait;
-use super::{Attempt, Holder, LockFuture, Owner, Request};
+use super::{Owner, TakeOver};
 
 /// What happens to work whose lock is lost before the work is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -25,22 +26,15 @@ pub enum WhenLost {
 }
 
 /// The options of one clone of [`Locks`](super::Locks).
-pub(super) struct LockPolicy<L> {
+#[derive(Clone)]
+pub(super) struct LockPolicy {
     pub(super) lease: Duration,
     pub(super) max_hold: Duration,
     pub(super) wait: LockWait,
     pub(super) owner: Option<Owner>,
-    pub(super) take_over: Option<TakeOverPolicy<L>>,
+    /// After which silence of its holder a key is taken from it, and by what.
+    pub(super) take_over: Option<(Duration, Arc<dyn TakeOver>)>,
     pub(super) when_lost: WhenLost,
-}
-
-/// After which silence of its holder a key is taken from it, and how.
-pub(super) type TakeOverPolicy<L> = (Duration, fn(&L, Request, Holder) -> LockFuture<Attempt>);
-
-impl<L> Clone for LockPolicy<L> {
-    fn clone(&self) -> Self {
-        Self { ..*self }
-    }
 }
 
 /// How long one attempt waits.
