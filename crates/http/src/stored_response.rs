@@ -54,12 +54,7 @@ impl StoredResponse {
         };
         let cached = cached.or_else(|| validated.as_ref()?.1.response());
         let cached = cached.filter(|cached| demand.may_share(cached.response.note.consent));
-        Self {
-            cached: cached.cloned(),
-            entry,
-            if_error,
-            index_left: index.as_ref().map(left_of),
-        }
+        Self { cached: cached.cloned(), entry, if_error, index_left: index.as_ref().map(left_of) }
     }
 
     /// The key of a response that must be validated by the origin before any use.

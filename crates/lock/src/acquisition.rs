@@ -153,7 +153,11 @@ impl<'a> Acquisition<'a> {
             };
             let Some(wake) = self.wake(&busy) else {
                 let is_try = matches!(self.limit, WaitLimit::Try);
-                return Err(if is_try { LockError::busy(self.claim.key()) } else { self.timed_out() });
+                return Err(if is_try {
+                    LockError::busy(self.claim.key())
+                } else {
+                    self.timed_out()
+                });
             };
             tokio::select! {
                 biased;

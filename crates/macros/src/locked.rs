@@ -24,7 +24,8 @@ impl Parse for Options {
                 "key" => key = Some(value(input)?),
                 "locks" => locks = Some(value(input)?),
                 unknown => {
-                    let message = format!("no such option: `{unknown}`; there are `key` and `locks`");
+                    let message =
+                        format!("no such option: `{unknown}`; there are `key` and `locks`");
                     return Err(Error::new(option.span(), message));
                 }
             }

@@ -7,10 +7,10 @@ use http::{HeaderMap, HeaderName, Method, StatusCode, Uri};
 
 use super::grammar::{ResponseSpec, append, request_fields};
 use crate::rules::{
-    Consent, Credentials, Defaults, Demand, Slice, Storing, Times, add_validators,
-    fields_for_one, freshen, invalidated, invalidated_groups, is_not_modified,
-    names_others, not_modified_headers, on_arrival, slice, storable_headers, storing,
-    surrogate_keys, variant, vary, without_conditions,
+    Consent, Credentials, Defaults, Demand, Slice, Storing, Times, add_validators, fields_for_one,
+    freshen, invalidated, invalidated_groups, is_not_modified, names_others, not_modified_headers,
+    on_arrival, slice, storable_headers, storing, surrogate_keys, variant, vary,
+    without_conditions,
 };
 use bellwether_testkit::fuzz::{Choices, fuzz};
 

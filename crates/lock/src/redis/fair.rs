@@ -6,11 +6,11 @@ use std::time::Duration;
 use bellwether::adapter::within;
 use bellwether::{ConfigError, Key};
 
-use super::scripted::{LockScripts, Scripted};
+use super::scripted::{LockScripts, Scripted, by_scripts};
 use super::{PRELUDE, millis, script, token};
 use crate::{
     Attempt, Claim, Fenced, LocalQueues, Lock, LockError, LockFuture, Released, Renew, Request,
-    Watch,
+    Watch, Watchers,
 };
 use bellwether_redis_client::{RedisClientOptions, RedisScript};
 
@@ -68,7 +68,7 @@ impl FairLock {
             release: RedisScript::linked("", &library, include_str!("fair/release.lua")),
             commands: COMMANDS,
         };
-        Ok(Self { lock: Scripted::new(server, ":fair", scripts)?, silence })
+        Ok(Self { lock: Scripted::new(server, Watchers::default(), ":fair", scripts)?, silence })
     }
 
     /// The name whose change tells a waiter that it is its turn.
@@ -136,9 +136,7 @@ impl From<RedisClientOptions> for FairLockOptions {
 }
 
 impl Lock for FairLock {
-    fn watch(&self, key: &Key) -> Watch {
-        self.lock.client.watch(key.digest())
-    }
+    by_scripts!(self, self.lock);
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         let key = request.claim.key();
@@ -153,22 +151,10 @@ impl Lock for FairLock {
         Box::pin(Arc::clone(&self.lock).acquire(request, names, silence))
     }
 
-    fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
-        Box::pin(Arc::clone(&self.lock).renew(claim.clone(), lease))
-    }
-
-    fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
-        Some(Box::pin(Arc::clone(&self.lock).verify(claim.clone())))
-    }
-
     fn release(&self, claim: Claim) -> LockFuture<Released> {
         let [queue, times] = self.queue(claim.key());
         let names = vec![self.lock.name(claim.key()), queue, times];
         Box::pin(Arc::clone(&self.lock).release(claim, names))
-    }
-
-    fn local_queues(&self) -> LocalQueues {
-        self.lock.queues.clone()
     }
 }
 

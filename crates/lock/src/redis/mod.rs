@@ -107,12 +107,8 @@ pub(crate) mod single;
 
 use std::time::Duration;
 
-use bellwether::Key;
-use uuid::Uuid;
-
-use super::{Claim, Lock, Request};
-use crate::LockError;
-use bellwether_redis_client::{RedisClient, RedisRequest, RedisScript};
+use super::Claim;
+use bellwether_redis_client::RedisScript;
 
 #[cfg(feature = "tls")]
 pub use bellwether_redis_client::RedisTls;
@@ -135,31 +131,6 @@ fn millis(duration: Duration) -> Vec<u8> {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     millis.clamp(1, LONGEST_MS).to_string().into_bytes()
 }
-
-/// Takes and releases an unused key, so that `connect` reports what the server refuses.
-async fn prove(lock: &dyn Lock) -> Result<(), LockError> {
-    let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
-    let lease = Duration::from_secs(1);
-    lock.acquire(Request::new(claim.clone(), lease).patient_for(lease)).await?;
-    lock.release(claim).await?;
-    Ok(())
-}
-
-/// Renews an unused key with names in two slots, which a node of a cluster refuses. Does nothing if
-/// it is to be a cluster.
-async fn prove_single(client: &RedisClient, renew: &RedisScript) -> Result<(), LockError> {
-    if client.is_cluster() {
-        return Ok(());
-    }
-    let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
-    let other = Key::of(CHECK).with(0).digest();
-    let names = [claim.key().digest(), other].map(|digest| client.names().name(&digest, ":check"));
-    let args = [token(&claim), millis(Duration::ZERO)];
-    let request = RedisRequest::script(renew, names, args, "connecting");
-    client.run(&request, Some).await.map(drop).map_err(LockError::from)
-}
-
-const CHECK: &str = "bellwether.check";
 
 /// Thousands of years, and a number that Lua does not round.
 const LONGEST_MS: u64 = 1 << 50;

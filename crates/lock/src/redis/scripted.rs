@@ -8,17 +8,18 @@ use bellwether::{ConfigError, Key};
 use bellwether_redis_client::{
     ClientSetup, RedisClient, RedisClientOptions, RedisRequest, RedisScript, RedisValue, Tracking,
 };
+use uuid::Uuid;
 
 use super::batches::Batches;
-use super::{millis, prove, prove_single, reply, token};
-use crate::{Attempt, Claim, LocalQueues, Lock, LockError, Released, Renew, Request};
+use super::{millis, reply, token};
+use crate::{Attempt, Claim, LocalQueues, Lock, LockError, Released, Renew, Request, Watchers};
 
 /// One server or cluster, and the scripts of a kind of lock.
 pub(super) struct Scripted {
     pub(super) client: RedisClient,
     /// The end of the name of a key. Each kind of lock has its own.
     suffix: &'static str,
-    scripts: LockScripts,
+    pub(super) scripts: LockScripts,
     pub(super) queues: LocalQueues,
     /// The counter of fences, unless each slot has its own.
     counter: Option<Vec<u8>>,
@@ -35,12 +36,15 @@ pub(super) struct LockScripts {
 }
 
 impl Scripted {
+    /// What the server reports is told to these watchers.
     pub(super) fn new(
         options: RedisClientOptions,
+        watchers: Watchers,
         suffix: &'static str,
         scripts: LockScripts,
     ) -> Result<Arc<Self>, ConfigError> {
-        let setup = ClientSetup { tracking: Tracking::Watches, ..Default::default() };
+        let tracking = Tracking::Watches;
+        let setup = ClientSetup { watchers, tracking, ..ClientSetup::default() };
         let client = RedisClient::new(options, setup)?;
         let all_keys = Key::of("bellwether.fence").digest();
         let counter =
@@ -53,15 +57,28 @@ impl Scripted {
     pub(super) async fn prove(&self, lock: &dyn Lock) -> Result<(), LockError> {
         let connecting = self.client.connecting(async {
             self.client.connect().await?;
-            let commands: Vec<_> = self.scripts.commands.split(' ').collect();
             match self.client.is_tracked() {
-                true => self.client.check_commands(&commands).await?,
-                false => self.client.check_scripts(&commands).await?,
+                true => self.client.check_commands(&self.scripts.commands()).await?,
+                false => self.client.check_scripts(&self.scripts.commands()).await?,
             }
-            prove_single(&self.client, &self.scripts.renew).await?;
+            self.prove_single().await?;
             prove(lock).await
         });
         connecting.await
+    }
+
+    /// Renews an unused key with names in two slots, which a node of a cluster refuses. Does nothing if
+    /// it is to be a cluster.
+    pub(super) async fn prove_single(&self) -> Result<(), LockError> {
+        if self.client.is_cluster() {
+            return Ok(());
+        }
+        let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
+        let other = Key::of(CHECK).with(0).digest();
+        let names = [claim.key().digest(), other].map(|digest| self.client.names().name(&digest, ":check"));
+        let args = [token(&claim), millis(Duration::ZERO)];
+        let request = RedisRequest::script(&self.scripts.renew, names, args, "connecting");
+        self.run(request, Some).await.map(drop)
     }
 
     /// The name of a key that is locked.
@@ -102,8 +119,14 @@ impl Scripted {
             args.extend(rare);
         }
         let (names, args) = self.declared(names, args);
-        let request = RedisRequest::script(&self.scripts.acquire, names, args, "taking the lock");
+        let request = RedisRequest::script(&self.scripts.acquire, names, args, TAKING);
         self.run(request.of(claim.key()), reply::attempt).await
+    }
+
+    /// Asks for the lock by its name alone: for one without a fence.
+    pub(super) async fn take(&self, claim: &Claim, lease: Duration) -> Result<Attempt, LockError> {
+        let args = vec![token(claim), millis(lease)];
+        self.ask(&self.scripts.acquire, claim.key(), args, TAKING, reply::attempt).await
     }
 
     pub(super) async fn renew(
@@ -111,16 +134,14 @@ impl Scripted {
         claim: Claim,
         lease: Duration,
     ) -> Result<Renew, LockError> {
-        let (names, args) = ([self.name(claim.key())], [token(&claim), millis(lease)]);
-        let request = RedisRequest::script(&self.scripts.renew, names, args, "renewing the lock");
-        self.run(request.of(claim.key()), reply::renew).await
+        let args = vec![token(&claim), millis(lease)];
+        self.ask(&self.scripts.renew, claim.key(), args, RENEWING, reply::renew).await
     }
 
     /// Reads the name, which subscribes to its next change.
     pub(super) async fn verify(self: Arc<Self>, claim: Claim) -> Result<Renew, LockError> {
-        let (names, args) = ([self.name(claim.key())], [token(&claim)]);
-        let request = RedisRequest::script(&self.scripts.verify, names, args, "verifying the lock");
-        self.run(request.of(claim.key()), reply::renew).await
+        let args = vec![token(&claim)];
+        self.ask(&self.scripts.verify, claim.key(), args, VERIFYING, reply::renew).await
     }
 
     /// Releases the lock. The server may track the first of the names.
@@ -130,7 +151,7 @@ impl Scripted {
         names: Vec<Vec<u8>>,
     ) -> Result<Released, LockError> {
         let (names, args) = self.declared(names, vec![token(&claim)]);
-        let request = RedisRequest::script(&self.scripts.release, names, args, "freeing the lock");
+        let request = RedisRequest::script(&self.scripts.release, names, args, FREEING);
         self.run(request.of(claim.key()).once(), reply::released).await
     }
 
@@ -155,17 +176,58 @@ impl Scripted {
         (names, args)
     }
 
-    /// Runs a script of this kind of lock only.
+    /// Runs a script on the name of a key.
     pub(super) async fn ask<T>(
         &self,
         script: &RedisScript,
         key: &Key,
+        args: Vec<Vec<u8>>,
+        doing: &'static str,
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, LockError> {
-        let request = RedisRequest::script(script, [self.name(key)], [], "reading the lock");
+        let request = RedisRequest::script(script, [self.name(key)], args, doing);
         self.run(request.of(key), read).await
     }
 }
+
+impl LockScripts {
+    /// The commands in them.
+    pub(super) fn commands(&self) -> Vec<&'static str> {
+        self.commands.split(' ').collect()
+    }
+}
+
+/// Takes and releases an unused key, so that `connect` reports what the server refuses.
+pub(super) async fn prove(lock: &dyn Lock) -> Result<(), LockError> {
+    let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
+    let lease = Duration::from_secs(1);
+    lock.acquire(Request::new(claim.clone(), lease).patient_for(lease)).await?;
+    lock.release(claim).await?;
+    Ok(())
+}
+
+/// What a lock does alike, whatever its scripts are.
+macro_rules! by_scripts {
+    ($self:ident, $lock:expr) => {
+        fn watch(&$self, key: &Key) -> Watch {
+            $lock.client.watch(key.digest())
+        }
+
+        fn renew(&$self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
+            Box::pin(Arc::clone(&$lock).renew(claim.clone(), lease))
+        }
+
+        fn verify(&$self, claim: &Claim) -> Option<LockFuture<Renew>> {
+            Some(Box::pin(Arc::clone(&$lock).verify(claim.clone())))
+        }
+
+        fn local_queues(&$self) -> LocalQueues {
+            $lock.queues.clone()
+        }
+    };
+}
+
+pub(super) use by_scripts;
 
 /// Shows where the server is, and neither user nor password.
 impl fmt::Debug for Scripted {
@@ -173,6 +235,13 @@ impl fmt::Debug for Scripted {
         self.client.fmt(f)
     }
 }
+
+pub(super) const TAKING: &str = "taking the lock";
+pub(super) const RENEWING: &str = "renewing the lock";
+pub(super) const VERIFYING: &str = "verifying the lock";
+pub(super) const FREEING: &str = "freeing the lock";
+
+const CHECK: &str = "bellwether.check";
 
 #[cfg(test)]
 mod tests {

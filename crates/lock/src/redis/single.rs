@@ -8,12 +8,12 @@ use bellwether::{ConfigError, Key};
 use bellwether_redis_client::{RedisClientOptions, RedisScript, RedisValue};
 
 use super::batches::Batches;
-use super::scripted::{LockScripts, Scripted};
+use super::scripted::{LockScripts, Scripted, by_scripts};
 use super::{PRELUDE, millis, reply, script, token};
 use crate::{
     Attempt, Fenced, Holder, LocalQueues, Lock, LockError, LockFuture, Released, Request, TakeOver,
 };
-use bellwether::store::{Claim, Renew, Watch};
+use bellwether::store::{Claim, Renew, Watch, Watchers};
 
 /// A lock in one Redis server or cluster. A handle: clones share one connection to each server.
 ///
@@ -78,7 +78,7 @@ impl RedisLock {
         };
         let take_many = RedisScript::new(include_str!("take_many.lua"));
         let release_many = RedisScript::linked(include_str!("release_many.lua"), &[], TOLD);
-        let lock = Scripted::new(options, ":lock", scripts)?;
+        let lock = Scripted::new(options, Watchers::default(), ":lock", scripts)?;
         let takes = lock.batches(take_many, lock.counter(), "taking locks");
         let releases = lock.batches(release_many, None, "freeing locks");
         Ok(Self(Arc::new(SingleLock { lock, under_way: Arc::default(), takes, releases })))
@@ -117,28 +117,14 @@ impl SingleLock {
 }
 
 impl Lock for RedisLock {
-    fn watch(&self, key: &Key) -> Watch {
-        self.0.lock.client.watch(key.digest())
-    }
+    by_scripts!(self, self.0.lock);
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         Box::pin(Arc::clone(&self.0).acquire(request))
     }
 
-    fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
-        Box::pin(Arc::clone(&self.0.lock).renew(claim.clone(), lease))
-    }
-
-    fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
-        Some(Box::pin(Arc::clone(&self.0.lock).verify(claim.clone())))
-    }
-
     fn release(&self, claim: Claim) -> LockFuture<Released> {
         Box::pin(Arc::clone(&self.0).release(claim))
-    }
-
-    fn local_queues(&self) -> LocalQueues {
-        self.0.lock.queues.clone()
     }
 }
 

@@ -4,9 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use bellwether::{CacheKey, Key};
-use bellwether_lock::{
-    LocalLock, LockErrorKind, LockStatus, LockWait, LockedError, Locks, locked,
-};
+use bellwether_lock::{LocalLock, LockErrorKind, LockStatus, LockWait, LockedError, Locks, locked};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 

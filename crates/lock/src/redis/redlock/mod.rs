@@ -9,14 +9,12 @@ use std::time::Duration;
 
 use bellwether::adapter::within;
 use bellwether::{ConfigError, Key};
-use bellwether_redis_client::{
-    ClientSetup, RedisClient, RedisClientOptions, RedisRequest, RedisScript, RedisValue as Value,
-    Tracking,
-};
+use bellwether_redis_client::{RedisClientOptions, RedisScript};
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use super::{millis, prove, prove_single, reply, script, token};
+use super::script;
+use super::scripted::{FREEING, LockScripts, RENEWING, Scripted, TAKING, VERIFYING, prove};
 use crate::instants::dependable;
 use crate::{
     Attempt, Claim, LocalQueues, Lock, LockError, LockErrorKind, LockFuture, Released, Renew,
@@ -54,12 +52,7 @@ use crate::{
 pub struct Redlock(Arc<Inner>);
 
 struct Inner {
-    nodes: Vec<RedisClient>,
-    acquire: RedisScript,
-    renew: RedisScript,
-    verify: RedisScript,
-    release: RedisScript,
-    queues: LocalQueues,
+    nodes: Vec<Arc<Scripted>>,
 }
 
 impl Redlock {
@@ -72,14 +65,14 @@ impl Redlock {
         nodes: impl IntoIterator<Item = RedisClientOptions>,
     ) -> Result<Self, LockError> {
         let lock = Self::connect_lazily(nodes)?;
-        lock.0.nodes[0].connecting(lock.proved()).await?;
+        lock.0.nodes[0].client.connecting(lock.proved()).await?;
         Ok(lock)
     }
 
     async fn proved(&self) -> Result<(), LockError> {
         let proved = self.0.nodes.iter().map(|node| async {
-            node.check_commands(&["get", "getex", "set", "pttl", "del"]).await?;
-            prove_single(node, &self.0.renew).await
+            node.client.check_commands(&node.scripts.commands()).await?;
+            node.prove_single().await
         });
         let misfits = |error: &LockError| error.kind() == LockErrorKind::Misconfigured;
         // Other errors of a minority do not matter.
@@ -112,25 +105,26 @@ impl Redlock {
                 reason: "two nodes of a Redlock have the same address",
             });
         }
-        let acquire = script(include_str!("acquire.lua"));
-        let renew = script(include_str!("renew.lua"));
-        let verify = script(include_str!("../verify.lua"));
-        let release = RedisScript::new(include_str!("../release.lua"));
         let watchers = Watchers::default();
-        let client = |options| {
-            let (watchers, tracking) = (watchers.clone(), Tracking::Watches);
-            RedisClient::new(options, ClientSetup { watchers, tracking, ..ClientSetup::default() })
+        let node = |options| {
+            let scripts = LockScripts {
+                acquire: script(include_str!("acquire.lua")),
+                renew: script(include_str!("renew.lua")),
+                verify: script(include_str!("../verify.lua")),
+                release: RedisScript::new(include_str!("../release.lua")),
+                commands: "get getex set pttl del",
+            };
+            Scripted::new(options, watchers.clone(), ":redlock", scripts)
         };
-        let nodes = nodes.into_iter().map(client).collect::<Result<_, _>>()?;
-        let queues = LocalQueues::default();
-        Ok(Self(Arc::new(Inner { nodes, acquire, renew, verify, release, queues })))
+        let nodes = nodes.into_iter().map(node).collect::<Result<_, _>>()?;
+        Ok(Self(Arc::new(Inner { nodes })))
     }
 }
 
 impl Inner {
     async fn acquire(self: Arc<Self>, claim: Claim, lease: Duration) -> Result<Attempt, LockError> {
         let began = Instant::now();
-        let answers = join_all(self.nodes.iter().map(|node| self.take(node, &claim, lease))).await;
+        let answers = join_all(self.nodes.iter().map(|node| node.take(&claim, lease))).await;
         let in_time = began.elapsed() < dependable(lease);
         let attempted = quorum::attempted(&answers);
         if in_time && let Some(granted @ Attempt::Granted(_)) = attempted {
@@ -139,7 +133,7 @@ impl Inner {
         // Nodes that did not answer may have granted it.
         let nodes = self.nodes.iter().zip(&answers);
         let ours = nodes.filter(|(_, answer)| !matches!(answer, Ok(Attempt::Busy(_))));
-        join_all(ours.map(|(node, _)| self.free(node, &claim))).await;
+        join_all(ours.map(|(node, _)| free(node, &claim))).await;
         match attempted {
             Some(Attempt::Granted(_)) => {
                 let message = format!("redlock, {TAKING} of `{}`: the lease was over", claim.key());
@@ -150,10 +144,7 @@ impl Inner {
     }
 
     async fn renew(self: Arc<Self>, claim: Claim, lease: Duration) -> Result<Renew, LockError> {
-        let renew = |node| {
-            let args = vec![token(&claim), millis(lease)];
-            ask(node, &self.renew, &claim, args, RENEWING, reply::renew)
-        };
+        let renew = |node: &Arc<Scripted>| Arc::clone(node).renew(claim.clone(), lease);
         let answers = join_all(self.nodes.iter().map(renew)).await;
         let outcome = quorum::renewed(&answers);
         if outcome == Some(Renew::Held) {
@@ -161,37 +152,21 @@ impl Inner {
             let lost = nodes.filter(|(_, answer)| matches!(answer, Ok(Renew::Lost)));
             // Takes them again where they are free. Errors do not matter: a majority holds without
             // these nodes.
-            join_all(lost.map(|(node, _)| self.take(node, &claim, lease))).await;
+            join_all(lost.map(|(node, _)| node.take(&claim, lease))).await;
         }
         outcome.ok_or_else(|| self.failure(RENEWING, &claim, &answers))
     }
 
     /// Whether a majority still holds. Each node reports the next change of its name from then on.
     async fn verify(self: Arc<Self>, claim: Claim) -> Result<Renew, LockError> {
-        let verify =
-            |node| ask(node, &self.verify, &claim, vec![token(&claim)], VERIFYING, reply::renew);
+        let verify = |node: &Arc<Scripted>| Arc::clone(node).verify(claim.clone());
         let answers = join_all(self.nodes.iter().map(verify)).await;
         quorum::renewed(&answers).ok_or_else(|| self.failure(VERIFYING, &claim, &answers))
     }
 
     async fn release(self: Arc<Self>, claim: Claim) -> Result<Released, LockError> {
-        let answers = join_all(self.nodes.iter().map(|node| self.free(node, &claim))).await;
+        let answers = join_all(self.nodes.iter().map(|node| free(node, &claim))).await;
         quorum::released(&answers).ok_or_else(|| self.failure(FREEING, &claim, &answers))
-    }
-
-    async fn take(
-        &self,
-        node: &RedisClient,
-        claim: &Claim,
-        lease: Duration,
-    ) -> Result<Attempt, LockError> {
-        let args = vec![token(claim), millis(lease)];
-        ask(node, &self.acquire, claim, args, TAKING, reply::attempt).await
-    }
-
-    async fn free(&self, node: &RedisClient, claim: &Claim) -> Result<Released, LockError> {
-        let request = request(node, &self.release, claim, vec![token(claim)], FREEING);
-        node.run(&request.once(), reply::released).await.map_err(LockError::from)
     }
 
     /// The error when too few nodes have answered: which ones failed, and why.
@@ -204,7 +179,7 @@ impl Inner {
         let nodes = self.nodes.iter().zip(answers);
         let failed = nodes.filter_map(|(node, answer)| Some((node, answer.as_ref().err()?)));
         let (why, errors): (Vec<_>, Vec<_>) = failed
-            .map(|(node, error)| (format!("{}: {error}", node.options().address()), error))
+            .map(|(node, error)| (format!("{}: {error}", node.client.options().address()), error))
             .unzip();
         let message = format!(
             "redlock, {doing} of `{}`: {} of {} nodes did not answer: {}",
@@ -220,34 +195,18 @@ impl Inner {
     }
 }
 
-async fn ask<T>(
-    node: &RedisClient,
-    script: &RedisScript,
+fn free(
+    node: &Arc<Scripted>,
     claim: &Claim,
-    args: Vec<Vec<u8>>,
-    doing: &'static str,
-    read: fn(Value) -> Option<T>,
-) -> Result<T, LockError> {
-    let request = request(node, script, claim, args, doing);
-    node.run(&request, read).await.map_err(LockError::from)
-}
-
-fn request<'a>(
-    node: &RedisClient,
-    script: &'a RedisScript,
-    claim: &'a Claim,
-    args: Vec<Vec<u8>>,
-    doing: &'static str,
-) -> RedisRequest<'a> {
-    let names = [node.names().name(&claim.key().digest(), ":redlock")];
-    RedisRequest::script(script, names, args, doing).of(claim.key())
+) -> impl Future<Output = Result<Released, LockError>> + use<> {
+    Arc::clone(node).release(claim.clone(), vec![node.name(claim.key())])
 }
 
 impl Lock for Redlock {
     /// Reports what any of the nodes reports.
     fn watch(&self, key: &Key) -> Watch {
         let digest = key.digest();
-        let mut watches = self.0.nodes.iter().map(|node| node.watch(digest));
+        let mut watches = self.0.nodes.iter().map(|node| node.client.watch(digest));
         watches.find(|watch| !watch.is_silent()).unwrap_or_else(Watch::silent)
     }
 
@@ -268,7 +227,7 @@ impl Lock for Redlock {
     }
 
     fn local_queues(&self) -> LocalQueues {
-        self.0.queues.clone()
+        self.0.nodes[0].queues.clone()
     }
 }
 
@@ -278,8 +237,3 @@ impl fmt::Debug for Redlock {
         f.debug_tuple("Redlock").field(&self.0.nodes).finish()
     }
 }
-
-const TAKING: &str = "taking the lock";
-const RENEWING: &str = "renewing the lock";
-const VERIFYING: &str = "verifying the lock";
-const FREEING: &str = "freeing the lock";

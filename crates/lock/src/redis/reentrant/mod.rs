@@ -7,10 +7,10 @@ use bellwether::{ConfigError, Key};
 use bellwether_redis_client::{RedisClientOptions, RedisScript, RedisValue, whole};
 
 use super::PRELUDE;
-use super::scripted::{LockScripts, Scripted};
+use super::scripted::{LockScripts, Scripted, by_scripts};
 use crate::{
     Attempt, Claim, Fenced, LocalQueues, Lock, LockError, LockFuture, Reentrant, Released, Renew,
-    Request, Watch,
+    Request, Watch, Watchers,
 };
 
 /// A lock in one Redis server that its [owner](Request::owner) may take again while it holds it. A
@@ -58,7 +58,8 @@ impl ReentrantLock {
             commands: "getex set pexpire pttl time del hgetall hset hdel",
         };
         let count = ours(include_str!("count.lua"));
-        Ok(Self { lock: Scripted::new(options, ":holds", scripts)?, count })
+        let lock = Scripted::new(options, Watchers::default(), ":holds", scripts)?;
+        Ok(Self { lock, count })
     }
 
     /// How many holds of a key there are now, of any owner.
@@ -68,14 +69,13 @@ impl ReentrantLock {
     pub fn holds(&self, key: Key) -> LockFuture<u64> {
         let lock = Arc::clone(&self.lock);
         let count = self.count.clone();
-        Box::pin(async move { lock.ask(&count, &key, |count: RedisValue| whole(&count)).await })
+        let read = |count: RedisValue| whole(&count);
+        Box::pin(async move { lock.ask(&count, &key, Vec::new(), "reading the lock", read).await })
     }
 }
 
 impl Lock for ReentrantLock {
-    fn watch(&self, key: &Key) -> Watch {
-        self.lock.client.watch(key.digest())
-    }
+    by_scripts!(self, self.lock);
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         let names = vec![self.lock.name(request.claim.key())];
@@ -83,21 +83,9 @@ impl Lock for ReentrantLock {
         Box::pin(Arc::clone(&self.lock).acquire(request, names, owner))
     }
 
-    fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
-        Box::pin(Arc::clone(&self.lock).renew(claim.clone(), lease))
-    }
-
-    fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
-        Some(Box::pin(Arc::clone(&self.lock).verify(claim.clone())))
-    }
-
     fn release(&self, claim: Claim) -> LockFuture<Released> {
         let names = vec![self.lock.name(claim.key())];
         Box::pin(Arc::clone(&self.lock).release(claim, names))
-    }
-
-    fn local_queues(&self) -> LocalQueues {
-        self.lock.queues.clone()
     }
 }
 
