@@ -110,7 +110,7 @@ impl GrpcCacheLayerBuilder {
     /// change anything. If a method is named twice, the last one counts.
     ///
     /// A server stream that is named by mistake passes through, but its head waits for its first
-    /// message. One of a single message cannot be told from a unary answer, and is stored.
+    /// message, and for 0.1 s after that. One of a single message cannot be told from a unary answer, and is stored.
     /// [`build`](Self::build) fails if this is not the path of a method.
     ///
     /// Default: none. Only the author of a method knows whether its answers may be shared.

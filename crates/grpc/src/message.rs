@@ -1,18 +1,20 @@
 //! Reads a body that should be one gRPC message.
 
+use std::time::Duration;
+
 use bellwether_body::{BudgetShare, CollectedBody, JoinedFrames, UnfinishedReason};
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http_body::Body;
 use http_body_util::BodyExt;
+use tokio::time::{Instant, timeout_at};
 
 /// The bytes before each message: whether it is compressed, and its length.
 pub(super) const PREFIX: usize = 5;
 
 /// Reads a body, and stops at the frame that shows that it has more than one message of `most` bytes. A
 /// message with a longer stated length is not read. Without a share of a budget it is read to its end.
-/// With one, also to the frame beyond the budget, or until nothing can be read after its message
-/// without waiting: then it is [too slow](UnfinishedReason::TooSlow).
+/// With one, also to the frame beyond the budget, or for a [pause](PAUSE) after its message: then it is
+/// [too slow](UnfinishedReason::TooSlow).
 ///
 /// # Errors
 /// If the body fails.
@@ -26,6 +28,7 @@ where
 {
     let mut rest = Box::pin(body);
     let mut begun = JoinedFrames::default();
+    let mut ends = None;
     let why = loop {
         let whole = whole_length(begun.data());
         if whole.is_some_and(|whole| whole - PREFIX > most || begun.len() > whole) {
@@ -35,10 +38,13 @@ where
             break UnfinishedReason::OverBudget;
         }
         let frame = match share.is_some() && whole == Some(begun.len()) {
-            true => match rest.frame().now_or_never() {
-                Some(frame) => frame,
-                None => break UnfinishedReason::TooSlow,
-            },
+            true => {
+                let ends = *ends.get_or_insert_with(|| Instant::now() + PAUSE);
+                match timeout_at(ends, rest.frame()).await {
+                    Ok(frame) => frame,
+                    Err(_) => break UnfinishedReason::TooSlow,
+                }
+            }
             false => rest.frame().await,
         };
         match frame {
@@ -52,6 +58,10 @@ where
     };
     Ok(CollectedBody::Unfinished { begun: begun.into_bytes(), rest, why })
 }
+
+/// How long the trailers may take after the message. A server sends them with the message or right
+/// after it, and the callers of a stream should not wait long for its first message.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Whether the data of a body is no message or one, and not a part of one.
 pub(super) fn is_whole(data: &[u8]) -> bool {
@@ -152,7 +162,7 @@ mod tests {
     fn a_message_in_small_frames_takes_at_most_a_few_times_its_length_in_memory() {
         const MIB: usize = 1 << 20;
         let prefix: &[u8] = b"\0\x00\x10\0\0";
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let held = |frame: &'static [u8]| {
             let parts = std::iter::once(prefix).chain(std::iter::repeat_n(frame, MIB));
             let frames =
@@ -189,17 +199,18 @@ mod tests {
         assert!(matches!(large, Ok(CollectedBody::Unfinished { why: TooLarge, .. })));
     }
 
-    #[tokio::test]
-    async fn only_a_read_to_the_end_waits_for_what_may_follow_a_message() {
+    #[tokio::test(start_paused = true)]
+    async fn only_a_read_to_the_end_waits_for_long_for_what_may_follow_a_message() {
         let body = || {
             let begun = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(
                 b"\0\0\0\0\x01a",
             )))]);
             StreamBody::new(futures_util::StreamExt::chain(begun, stream::pending()))
         };
-        let read_within = |share| read(body(), 2, share).now_or_never();
-        assert!(read_within(None).is_none());
-        let Some(Ok(CollectedBody::Unfinished { begun, why: TooSlow, .. })) = read_within(plenty())
+        let read_within = |share| tokio::time::timeout(PAUSE * 2, read(body(), 2, share));
+        assert!(read_within(None).await.is_err());
+        let Ok(Ok(CollectedBody::Unfinished { begun, why: TooSlow, .. })) =
+            read_within(plenty()).await
         else {
             panic!("it waits")
         };
@@ -242,7 +253,8 @@ mod tests {
     #[test]
     fn fuzzed_frames_are_read_like_the_same_bytes_in_one_frame() {
         const MOST: usize = 10;
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         fuzz("gRPC frames", 96, 1, |choices| {
             let data = messages(choices);
             let mut trailers = http::HeaderMap::new();

@@ -25,7 +25,7 @@ use tower::Service;
 
 use super::answer::GrpcCodec;
 use super::error_status::{status_for_caller, status_of};
-use super::fetch::{EarlyAnswer, GrpcFetch, LookupOf, UnaryRequest};
+use super::fetch::{GrpcFetch, LookupOf, UnaryRequest};
 use super::key::{CallParts, GRPC_TIMEOUT, key, normalise};
 use super::message::{is_whole, read};
 use super::method::{CachedMethod, Methods};
@@ -203,21 +203,13 @@ where
             None => KeyRequest::of(key),
         };
         let ask = ask.part_of(&record);
-        let (early, given) = EarlyAnswer::channel();
-        let load = UnaryRequest { ask, method, parts, message, tags, early };
-        let mut has_failed = false;
-        let (response, status) = tokio::select! {
-            biased;
-            Ok(response) = given => (response, CacheStatus::Led { stored: false }),
-            (answered, status) = self.cache.call(load).with_status() => match answered {
-                Ok(answer) => (answer.into_response(), status),
-                Err(error) => {
-                    has_failed = true;
-                    (status_for_caller(&error).into_http(), status)
-                }
-            },
+        let load = UnaryRequest { ask, method, parts, message, tags };
+        let (answered, status) = self.cache.call(load).with_status().await;
+        record.end(if answered.is_err() { &CacheStatus::Failed } else { &status });
+        let response = match answered {
+            Ok(answer) => answer.into_response(),
+            Err(error) => status_for_caller(&error).into_http(),
         };
-        record.end(if has_failed { &CacheStatus::Failed } else { &status });
         self.shown(response, status)
     }
 
