@@ -124,7 +124,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.
-const ADAPTERS: [(&str, &str); 23] = [
+const ADAPTERS: [(&str, &str); 24] = [
     ("axum", "crates/http/src/router.rs"),
     ("bb8", "crates/redis-client/src/pool_manager.rs"),
     ("blake3", "src/key.rs"),
@@ -138,10 +138,7 @@ const ADAPTERS: [(&str, &str); 23] = [
     ("prost", "crates/grpc/src/prost_codec.rs"),
     ("quick_cache", "crates/redis/src/near/ crates/redis/src/sizes.rs crates/redis/src/tags.rs"),
     ("redis", "crates/redis-client/src/"),
-    (
-        "rustls",
-        "crates/redis-client/src/tls.rs crates/lock/src/session/tls.rs crates/lock/src/postgres/tls.rs",
-    ),
+    ("rustls", "crates/redis-client/src/tls.rs crates/lock/src/session/tls.rs"),
     ("rustls_native_certs", "crates/redis-client/src/tls.rs crates/lock/src/session/tls.rs"),
     (
         "serde_json",
@@ -150,8 +147,9 @@ const ADAPTERS: [(&str, &str); 23] = [
     ("sfv", "crates/http/src/rules/lists.rs crates/http/src/rules/invalidation.rs"),
     ("sqlx", "crates/cli/src/changes.rs crates/cli/src/follow.rs crates/sql/src/"),
     ("subtle", "crates/http/src/purge.rs"),
-    ("tokio_rustls", "crates/redis-client/src/tls.rs crates/lock/src/postgres/tls.rs"),
+    ("tokio_rustls", "crates/redis-client/src/tls.rs"),
     ("tokio_postgres", "crates/lock/src/postgres/"),
+    ("tokio_postgres_rustls", "crates/lock/src/postgres/session.rs"),
     ("tonic", "crates/grpc/src/"),
     ("zookeeper_client", "crates/lock/src/zookeeper/"),
 ];

@@ -4,7 +4,6 @@ mod advisory;
 mod classification;
 mod options;
 mod session;
-mod tls;
 
 use std::sync::Arc;
 

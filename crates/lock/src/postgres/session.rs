@@ -4,11 +4,11 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_postgres::{CancelToken, Client, SimpleQueryMessage};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::classification::classify;
 use super::options::{PostgresAddress, PostgresOptions};
-use super::tls::Tls;
-use crate::session::{DatabaseSession, SessionError};
+use crate::session::{DatabaseSession, SessionError, authorities, client_config};
 
 /// A connection.
 pub(super) struct PostgresSession {
@@ -49,7 +49,7 @@ impl DatabaseSession for PostgresSession {
     type Interrupt = CancelToken;
 
     async fn open(options: &PostgresOptions) -> Result<Self, SessionError> {
-        let connected = options.address.0.connect(Tls::of(options).await?).await;
+        let connected = options.address.0.connect(tls(options).await?).await;
         let (client, connection) = connected.map_err(classify)?;
         let (open, ended) = watch::channel(());
         let connection = tokio::spawn(async move {
@@ -83,7 +83,7 @@ impl DatabaseSession for PostgresSession {
     }
 
     async fn interrupt(of: CancelToken, options: &PostgresOptions) -> Result<(), SessionError> {
-        of.cancel_query(Tls::of(options).await?).await.map_err(classify)
+        of.cancel_query(tls(options).await?).await.map_err(classify)
     }
 
     fn ended(&self) -> BoxFuture<'static, ()> {
@@ -93,6 +93,15 @@ impl DatabaseSession for PostgresSession {
             while ended.changed().await.is_ok() {}
         })
     }
+}
+
+/// Encrypts connections, if the address asks for that. Otherwise the driver does not use it.
+async fn tls(options: &PostgresOptions) -> Result<MakeRustlsConnect, SessionError> {
+    let trusted = match options.is_encrypted {
+        true => authorities(options.ca_file.as_deref()).await?,
+        false => Vec::new(),
+    };
+    Ok(MakeRustlsConnect::new(client_config(trusted)?))
 }
 
 /// Dropping the client alone would wait for the answers to its requests.

@@ -36,6 +36,8 @@ pub(super) use self::database::{AddressedOptions, Database, DatabaseSession, Tak
 pub(super) use self::error::SessionError;
 pub(super) use self::name::Name;
 pub(super) use self::options::DatabaseAddress;
+#[cfg(feature = "postgres")]
+pub(super) use self::tls::client_config;
 #[cfg(feature = "mysql")]
 pub(super) use self::tls::install_provider;
 pub(super) use self::tls::{authorities, is_of_tls, untrusted};

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::{io, iter};
 
 use rustls::RootCertStore;
-#[cfg(feature = "mysql")]
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -48,6 +47,19 @@ pub(crate) fn install_provider() {
         // An error means that another thread was first.
         _ = ring::default_provider().install_default();
     }
+}
+
+/// Of a client that trusts these authorities.
+#[cfg(feature = "postgres")]
+pub(crate) fn client_config(trusted: Certificates) -> Result<rustls::ClientConfig, SessionError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(trusted);
+    let provider = CryptoProvider::get_default().cloned();
+    let provider = provider.unwrap_or_else(|| ring::default_provider().into());
+    let config = rustls::ClientConfig::builder_with_provider(provider);
+    let config = config.with_safe_default_protocol_versions();
+    let config = config.map_err(|error| untrusted(error.to_string()))?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
 /// Whether TLS failed: another try does not mend that.
