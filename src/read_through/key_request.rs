@@ -85,11 +85,6 @@ impl KeyRequest {
         Self { options: RequestOptions { deadline: Some(deadline), ..self.options }, ..self }
     }
 
-    /// It is one of the lookups of this request of an adapter, and does not count by itself.
-    pub fn part_of(self, request: &RequestRecord) -> Self {
-        Self { options: self.options.part_of(request), ..self }
-    }
-
     /// Forces a refresh: the request gets neither the stored entry nor a remembered failure, and
     /// loads under the lease like any other. Its failure concerns its own waiters only, and puts
     /// the key into no cooldown. The request joins a load under way; to get a newer value,

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bellwether::BoxError;
 use bellwether::codec::Cacheability;
-use bellwether::service::KeyRequest;
-use bellwether::{BoxError, Tag};
 use bellwether_body::{BodyBudget, BufferedResponse, CacheBody, CollectedBody, UnfinishedReason};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -23,28 +22,13 @@ use super::error_status::{status_of, status_without_text};
 use super::message::{is_whole, read};
 use super::method::{CachedMethod, classify, status};
 
-/// A unary request that was read, and its lookup.
+/// A unary request that was read.
 pub(crate) struct UnaryRequest {
-    pub(super) ask: KeyRequest,
     pub(super) method: Arc<CachedMethod>,
     pub(super) parts: Parts,
     /// Its message, with its prefix.
     pub(super) message: Bytes,
-    pub(super) tags: Vec<Tag>,
 }
-
-impl UnaryRequest {
-    pub(super) fn ask(&self) -> KeyRequest {
-        self.ask.clone()
-    }
-
-    pub(super) fn tags(&self) -> Vec<Tag> {
-        self.tags.clone()
-    }
-}
-
-/// The function that makes the lookup of a request.
-pub(super) type LookupOf = fn(&UnaryRequest) -> KeyRequest;
 
 /// The service behind the cache.
 #[derive(Clone, Debug)]
@@ -72,7 +56,7 @@ where
     }
 
     fn call(&mut self, load: UnaryRequest) -> Self::Future {
-        let UnaryRequest { method, parts, message, .. } = load;
+        let UnaryRequest { method, parts, message } = load;
         let body = Body::new(CacheBody::<Full<Bytes>>::stored(message, None));
         let answered = self.inner.call(Request::from_parts(parts, body));
         let most = self.most;

@@ -13,7 +13,7 @@ use tower::Layer;
 
 use super::answer::GrpcCodec;
 use super::error_status::is_of_source;
-use super::fetch::{GrpcFetch, LookupOf, UnaryRequest};
+use super::fetch::GrpcFetch;
 use super::handle::GrpcHandle;
 use super::method::{CachedMethod, check};
 use super::service::{GrpcCache, GrpcOptions};
@@ -45,7 +45,7 @@ use super::service::{GrpcCache, GrpcOptions};
 /// ```
 #[derive(Clone, Debug)]
 pub struct GrpcCacheLayer {
-    layer: ReadThroughLayer<LookupOf, GrpcCodec>,
+    layer: ReadThroughLayer<(), GrpcCodec>,
     options: GrpcOptions,
 }
 
@@ -53,13 +53,12 @@ impl GrpcCacheLayer {
     /// Begins a layer over a store. Nothing is cached until a [`method`](GrpcCacheLayerBuilder::method) is
     /// named.
     pub fn builder<S: Store>(store: S) -> GrpcCacheLayerBuilder {
-        let layer = ReadThroughLayer::builder(store, UnaryRequest::ask as LookupOf)
-            .codec(GrpcCodec)
-            .tags(UnaryRequest::tags)
-            .classify_error(|status: &Status| match is_of_source(status) {
+        let layer = ReadThroughLayer::without_keys(store).codec(GrpcCodec).classify_error(
+            |status: &Status| match is_of_source(status) {
                 true => ErrorClass::SourceFailure,
                 false => ErrorClass::Failure,
-            });
+            },
+        );
         let options = GrpcOptions {
             methods: Arc::default(),
             max_request_bytes: FOUR_MIB,
@@ -86,12 +85,8 @@ impl<S> Layer<S> for GrpcCacheLayer {
     fn layer(&self, inner: S) -> GrpcCache<S> {
         let client = AdapterCache::new(&self.layer);
         let (most, collecting) = (client.max_entry_bytes(), self.options.collecting.clone());
-        GrpcCache {
-            cache: self.layer.layer(GrpcFetch { inner, most, collecting }),
-            client,
-            options: self.options.clone(),
-            others: Arc::default(),
-        }
+        let (options, others) = (self.options.clone(), Arc::default());
+        GrpcCache { fetch: GrpcFetch { inner, most, collecting }, client, options, others }
     }
 }
 
@@ -101,7 +96,7 @@ impl<S> Layer<S> for GrpcCacheLayer {
 #[derive(Debug)]
 #[must_use]
 pub struct GrpcCacheLayerBuilder {
-    layer: ReadThroughLayerBuilder<LookupOf, GrpcCodec>,
+    layer: ReadThroughLayerBuilder<(), GrpcCodec>,
     options: GrpcOptions,
 }
 

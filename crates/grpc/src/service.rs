@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bellwether::adapter::AdapterCache;
-use bellwether::service::{KeyRequest, ReadThrough};
+use bellwether::adapter::{AdapterCache, RequestOptions};
 use bellwether::stats::RequestRecord;
+use bellwether::store::Tags;
 use bellwether::{BoxError, BypassReason, CacheStatus, Error, Tag};
 use bellwether_body::{BodyBudget, CacheBody, CollectedBody};
 use bytes::Bytes;
@@ -25,7 +25,7 @@ use tower::Service;
 
 use super::answer::GrpcCodec;
 use super::error_status::{status_for_caller, status_of};
-use super::fetch::{GrpcFetch, LookupOf, UnaryRequest};
+use super::fetch::{GrpcFetch, UnaryRequest};
 use super::key::{CallParts, GRPC_TIMEOUT, key, normalise};
 use super::message::{is_whole, read};
 use super::method::{CachedMethod, Methods};
@@ -33,12 +33,11 @@ use super::method_use::OtherCalls;
 
 /// Services behind a cache. See the [module page](super).
 ///
-/// It is always ready, as [`ReadThrough`] is. Its error is `Infallible`: a failure of the service or
+/// It is always ready. Its error is `Infallible`: a failure of the service or
 /// of the cache becomes a status.
 #[derive(Clone)]
 pub struct GrpcCache<S> {
-    pub(super) cache: ReadThrough<GrpcFetch<S>, LookupOf, GrpcCodec>,
-    /// Counts requests.
+    pub(super) fetch: GrpcFetch<S>,
     pub(super) client: AdapterCache<GrpcCodec>,
     pub(super) options: GrpcOptions,
     pub(super) others: Arc<OtherCalls>,
@@ -56,17 +55,17 @@ pub(super) struct GrpcOptions {
 impl<S> GrpcCache<S> {
     /// The service behind the cache.
     pub fn get_ref(&self) -> &S {
-        &self.cache.get_ref().inner
+        &self.fetch.inner
     }
 
     /// The service behind the cache.
     pub fn get_mut(&mut self) -> &mut S {
-        &mut self.cache.get_mut().inner
+        &mut self.fetch.inner
     }
 
     /// The service behind the cache.
     pub fn into_inner(self) -> S {
-        self.cache.into_inner().inner
+        self.fetch.inner
     }
 }
 
@@ -127,7 +126,7 @@ where
     /// Answers from the cache if the body is one message. If not, the request bypasses the cache with
     /// what was read and the rest.
     async fn read<R>(
-        mut self,
+        self,
         unread: UnreadRequest,
         body: R,
         record: RequestRecord,
@@ -168,8 +167,7 @@ where
 
     /// The response to a request that bypasses the cache.
     async fn bypass(self, request: Request<Body>, record: RequestRecord) -> Response<CacheBody<B>> {
-        let Self { cache, client, .. } = self;
-        let answered = client.load_alone(None, cache.into_inner().inner, request).await;
+        let answered = self.client.load_alone(None, self.fetch.inner, request).await;
         let status = CacheStatus::Bypass(BypassReason::NoKey);
         record.end(if matches!(answered, Ok(Ok(_))) { &status } else { &CacheStatus::Failed });
         let mut response = match answered {
@@ -182,7 +180,7 @@ where
     }
 
     async fn ask(
-        &mut self,
+        self,
         unread: UnreadRequest,
         message: Bytes,
         tags: Vec<Tag>,
@@ -198,13 +196,15 @@ where
             headers: &parts.headers,
             message: &message,
         });
-        let ask = match deadline {
-            Some(deadline) => KeyRequest::of(key).deadline(deadline),
-            None => KeyRequest::of(key),
+        let tags = Tags::of_entry(tags.iter().map(Tag::digest));
+        let options = RequestOptions::default().tagged(tags).part_of(&record);
+        let options = match deadline {
+            Some(deadline) => options.deadline(deadline),
+            None => options,
         };
-        let ask = ask.part_of(&record);
-        let load = UnaryRequest { ask, method, parts, message, tags };
-        let (answered, status) = self.cache.call(load).with_status().await;
+        let load = UnaryRequest { method, parts, message };
+        let asked = self.client.request(key, options, &self.fetch, load);
+        let (answered, status) = asked.with_status().await;
         record.end(if answered.is_err() { &CacheStatus::Failed } else { &status });
         let response = match answered {
             Ok(answer) => answer.into_response(),
@@ -233,7 +233,7 @@ impl<S: NamedService> NamedService for GrpcCache<S> {
 }
 
 bellwether::debug_fields! { GrpcCache<S> where S: Debug => |it|
-    cache = it.cache, methods = it.options.methods
+    inner = it.fetch.inner, methods = it.options.methods
 }
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
