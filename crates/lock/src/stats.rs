@@ -1,7 +1,6 @@
 //! `LockStats`: what a set of locks has done.
 
 use std::sync::Mutex;
-use std::time::Duration;
 
 use bellwether::adapter::locked;
 use bellwether::stats::{Histogram, HistogramStats};
@@ -38,8 +37,6 @@ pub struct LockStats {
     pub failed: u64,
     /// Attempts that were dropped before they ended.
     pub left: u64,
-    /// How long all attempts have waited, together.
-    pub waited: Duration,
     /// How long each attempt took, whatever came of it.
     pub wait_times: HistogramStats,
     /// Renewals of a hold.
@@ -121,11 +118,7 @@ impl CountedAttempt<'_> {
 
 impl Drop for CountedAttempt<'_> {
     fn drop(&mut self) {
-        let waited = self.began.elapsed();
-        self.counters.wait_times.note(waited);
-        self.counters.note(|stats| {
-            *(self.result)(stats) += 1;
-            stats.waited += waited;
-        });
+        self.counters.wait_times.note(self.began.elapsed());
+        self.counters.note(|stats| *(self.result)(stats) += 1);
     }
 }
