@@ -10,7 +10,6 @@ use bellwether_redis_client::{
 };
 use uuid::Uuid;
 
-use super::batches::Batches;
 use super::{millis, reply, token};
 use crate::{Attempt, Claim, LocalQueues, Lock, LockError, Released, Renew, Request, Watchers};
 
@@ -22,7 +21,7 @@ pub(super) struct Scripted {
     pub(super) scripts: LockScripts,
     pub(super) queues: LocalQueues,
     /// The counter of fences, unless each slot has its own.
-    counter: Option<Vec<u8>>,
+    pub(super) counter: Option<Vec<u8>>,
 }
 
 /// The scripts of a kind of lock.
@@ -86,21 +85,6 @@ impl Scripted {
         self.client.names().name(&key.digest(), self.suffix)
     }
 
-    /// The counter of fences, unless each slot has its own.
-    pub(super) fn counter(&self) -> Option<Vec<u8>> {
-        self.counter.clone()
-    }
-
-    /// Batches of a script over the connection of this lock.
-    pub(super) fn batches<const A: usize>(
-        &self,
-        script: RedisScript,
-        shared: Option<Vec<u8>>,
-        doing: &'static str,
-    ) -> Batches<A> {
-        Batches::new(self.client.clone(), script, shared, doing)
-    }
-
     /// Asks for the lock. The server reports changes of the first of the names. `more` is the
     /// argument of this kind of lock. The counter is appended to the names.
     pub(super) async fn acquire(
@@ -111,7 +95,7 @@ impl Scripted {
     ) -> Result<Attempt, LockError> {
         let claim = &request.claim;
         let of_slot = || self.client.names().shared_name("fence", &claim.key().digest());
-        names.push(self.counter().unwrap_or_else(of_slot));
+        names.push(self.counter.clone().unwrap_or_else(of_slot));
         let mark = if self.client.is_tracked() { Vec::new() } else { self.client.mark() };
         let rare = [more, mark];
         let mut args = vec![token(claim), millis(request.lease)];

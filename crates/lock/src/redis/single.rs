@@ -79,8 +79,9 @@ impl RedisLock {
         let take_many = RedisScript::new(include_str!("take_many.lua"));
         let release_many = RedisScript::linked(include_str!("release_many.lua"), &[], TOLD);
         let lock = Scripted::new(options, Watchers::default(), ":lock", scripts)?;
-        let takes = lock.batches(take_many, lock.counter(), "taking locks");
-        let releases = lock.batches(release_many, None, "freeing locks");
+        let (client, counter) = (&lock.client, lock.counter.clone());
+        let takes = Batches::new(client.clone(), take_many, counter, "taking locks");
+        let releases = Batches::new(client.clone(), release_many, None, "freeing locks");
         Ok(Self(Arc::new(SingleLock { lock, under_way: Arc::default(), takes, releases })))
     }
 }
