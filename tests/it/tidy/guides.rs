@@ -207,6 +207,24 @@ fn rustdoc_shows_the_pictures_that_code_hosts_show() {
     }
 }
 
+/// Without its head, a row is shown as text.
+#[test]
+fn every_row_is_of_a_table() {
+    for page in FOLDERS.into_iter().flat_map(pages) {
+        let (mut is_code, mut before) = (false, "");
+        let mut lines = page.text.lines().peekable();
+        while let Some(line) = lines.next() {
+            is_code ^= line.starts_with("```");
+            let is_row = line.starts_with('|') || line.ends_with('|');
+            if is_row && !is_code && !before.starts_with('|') {
+                let is_head = lines.peek().is_some_and(|next| next.starts_with("|--"));
+                assert!(is_head && line.starts_with("| "), "{}: {line}", page.path.display());
+            }
+            before = line;
+        }
+    }
+}
+
 /// Exceptions have their own section.
 #[test]
 fn every_promise_is_short() {
