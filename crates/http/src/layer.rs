@@ -102,11 +102,8 @@ impl HttpCacheLayer<KeyedRules> {
     /// A handle to the stored responses, by the keys that [`RequestKey`] makes. For a surrogate key
     /// use [`HttpHandle::surrogate_tag`], and for a group [`HttpHandle::group_tags`].
     ///
-    /// If the responses of a key vary, its operations are for all variants. [`Handle::expire`] makes
-    /// each of them stale from that moment, by the clock of this process, or removes them in the cases
-    /// that [`HttpHandle::expire`](super::HttpHandle::expire) names. Unlike the value of another layer, a
-    /// variant whose load is under way is stored, as one from before the expiry. And if the last loads of a
-    /// variant have failed, its cooldown goes on.
+    /// If the responses of a key vary, its operations are for all variants. What
+    /// [`HttpHandle::expire`](super::HttpHandle::expire) says of variants holds for [`Handle::expire`], too.
     pub fn handle(&self) -> Handle {
         self.shared.entries()
     }
