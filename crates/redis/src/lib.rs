@@ -182,11 +182,12 @@ impl RedisStore {
     /// # Cancel safety
     /// It only waits, so it may be dropped at any time.
     pub async fn drain(&self, limit: Duration) -> u64 {
-        let until = Instant::now() + limit;
+        let until = Instant::now().checked_add(limit);
         loop {
             let left = self.stats().replay.pending;
+            let is_over = until.is_some_and(|until| Instant::now() >= until);
             // Without a runtime nothing is repeated.
-            if left == 0 || Instant::now() >= until || Handle::try_current().is_err() {
+            if left == 0 || is_over || Handle::try_current().is_err() {
                 return left;
             }
             sleep(LOOKS_AGAIN).await;

@@ -39,6 +39,7 @@ async fn a_drain_says_what_is_left_and_ends_when_the_server_has_executed_all() {
     let (store, other) = (site.store().await, site.other().await);
     put(&other, 1, "old").await;
     assert_eq!(store.drain(Duration::ZERO).await, 0);
+    assert_eq!(store.drain(Duration::MAX).await, 0);
     site.close();
     invalidate(&store, 1, Of::Keys).await.expect_err("no connection");
     assert_eq!(store.drain(Duration::from_millis(100)).await, 1);
