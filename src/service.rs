@@ -145,6 +145,7 @@
 //! [`stale_ages`](crate::stats::CacheStats::stale_ages) has how old it was, and a warning in the log names the key,
 //! as [`trace_keys`](ReadThroughLayerBuilder::trace_keys) allows. Writers that invalidate later than that, as by
 //! [`expire_tag`](Handle::expire_tag) with a spread, and sources that read replicas that lag, look like such writers.
+//! Values with a shorter ttl are compared too, but count as [`undecided`](crate::stats::AuditStats).
 
 pub use crate::read_through::handle::Handle;
 pub use crate::read_through::key_request::{IntoKeyRequest, KeyRequest};
