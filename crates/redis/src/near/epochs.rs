@@ -265,8 +265,11 @@ impl Epochs {
         if source.connection == Some(connection) {
             source.connection = None;
             source.lost_at = Some(Instant::now());
-            node.ended_at.store(self.now(), Ordering::Release);
-            node.ended.store(node.epoch.load(Ordering::Relaxed), Ordering::Release);
+            // One that has not answered has no copies, and leaves those of the one before.
+            if node.ended.load(Ordering::Relaxed) == DISCONNECTED {
+                node.ended_at.store(self.now(), Ordering::Release);
+                node.ended.store(node.epoch.load(Ordering::Relaxed), Ordering::Release);
+            }
             node.epoch.store(DISCONNECTED, Ordering::Release);
             drop(source);
             tracing::debug!(target: "bellwether::near", "changes are not reported any more: copies are served as stale only");
