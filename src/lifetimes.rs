@@ -15,6 +15,7 @@ pub struct Lifetimes {
     if_error: Duration,
     for_validation: Duration,
     is_refreshed_early: bool,
+    is_fresh_in_outages: bool,
     is_jittered: bool,
 }
 
@@ -46,9 +47,17 @@ impl Lifetimes {
         Self { is_refreshed_early: true, ..self }
     }
 
-    /// Fresh for at most this long, with the same stale lifetimes.
+    /// Without an answer of its store, a process keeps it as fresh as it would with one: it is no answer
+    /// itself, but says where answers are. Those end by lifetimes of their own.
+    pub fn fresh_in_outages(self) -> Self {
+        Self { is_fresh_in_outages: true, ..self }
+    }
+
+    /// As long as a process without its store keeps it: fresh for at most this long, with the same stale
+    /// lifetimes.
     pub(crate) fn capped(self, ttl: Duration) -> Self {
-        Self { ttl: self.ttl.min(ttl), ..self }
+        let ttl = if self.is_fresh_in_outages { self.ttl } else { self.ttl.min(ttl) };
+        Self { ttl, ..self }
     }
 
     /// Not fresh, and served only if a load fails.
@@ -89,6 +98,11 @@ impl Lifetimes {
     /// Whether it can be refreshed before it is stale.
     pub fn is_refreshed_early(&self) -> bool {
         self.is_refreshed_early
+    }
+
+    /// Whether a process without its store keeps it as fresh as with one.
+    pub fn is_fresh_in_outages(&self) -> bool {
+        self.is_fresh_in_outages
     }
 
     /// How long it is stored after its ttl: the longest of its stale lifetimes.

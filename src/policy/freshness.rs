@@ -56,12 +56,16 @@ impl Freshness {
         }
         let share = 1.0 - self.jitter * random.clamp(0.0, 1.0);
         let ttl = lifetimes.ttl().min(Self::MAX_TTL).mul_f64(share);
-        let lifetimes = Lifetimes::fresh_for(ttl)
+        let jittered = Lifetimes::fresh_for(ttl)
             .jittered()
             .stale_while_revalidate(lifetimes.while_revalidate().min(Self::MAX_TTL))
             .stale_if_error(lifetimes.if_error().min(Self::MAX_TTL))
             .kept_for_validation(lifetimes.for_validation().min(Self::MAX_TTL));
-        if self.early.is_some() { lifetimes.refreshed_early() } else { lifetimes }
+        let jittered = match lifetimes.is_fresh_in_outages() {
+            true => jittered.fresh_in_outages(),
+            false => jittered,
+        };
+        if self.early.is_some() { jittered.refreshed_early() } else { jittered }
     }
 
     /// Whether to refresh an answer that is fresh for as long as is `left`, by a random number from 0

@@ -77,8 +77,9 @@ impl VaryIndex {
             .with(selecting.digest().as_bytes())
     }
 
+    /// Without the store, too: variants that it does not find any more could replace no error.
     pub(super) fn lifetimes(&self) -> Lifetimes {
-        Lifetimes::fresh_for(Duration::from_millis(self.life))
+        Lifetimes::fresh_for(Duration::from_millis(self.life)).fresh_in_outages()
     }
 
     /// Writes it as it is stored: behind the byte that tells it from a response.

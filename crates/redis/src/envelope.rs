@@ -7,7 +7,7 @@
 //! | 0 | 3 | magic, `BWE` |
 //! | 3 | 1 | version, 1 |
 //! | 4 | 1 | codec of the value |
-//! | 5 | 1 | 1 if it is refreshed early, else 0 |
+//! | 5 | 1 | 1 if it is refreshed early, and 2 if it is fresh in outages: their sum |
 //! | 6 | 2 | the number of tags |
 //! | 8 | 20 | digest of the key |
 //! | 28 | 8 | fence |
@@ -87,9 +87,10 @@ pub(super) fn seal(
     let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
     let mut sealed = Vec::with_capacity(HEADER + epochs.len() * TAG + value.len());
     let lifetimes = draft.lifetimes;
-    let early = u8::from(lifetimes.is_refreshed_early());
+    let flags = u8::from(lifetimes.is_refreshed_early()) * EARLY
+        + u8::from(lifetimes.is_fresh_in_outages()) * FRESH_IN_OUTAGES;
     sealed.put_slice(MAGIC);
-    sealed.put_slice(&[VERSION, draft.codec, early]);
+    sealed.put_slice(&[VERSION, draft.codec, flags]);
     // An entry has at most 33.
     sealed.put_u16(u16::try_from(epochs.len()).unwrap_or(u16::MAX));
     sealed.put_slice(key.as_bytes());
@@ -123,7 +124,7 @@ pub(super) fn open(mut sealed: Bytes, key: &Digest) -> Result<Opened, &'static s
     if version > VERSION {
         return Err(NEWER);
     }
-    let (codec, early, tags) = (fields.get_u8(), fields.get_u8(), fields.get_u16());
+    let (codec, flags, tags) = (fields.get_u8(), fields.get_u8(), fields.get_u16());
     let digest = digest_of(&mut fields);
     let (fence, stored_at) = (fields.get_u64(), fields.get_u64());
     let [ttl, while_revalidate, if_error, for_validation] =
@@ -134,7 +135,10 @@ pub(super) fn open(mut sealed: Bytes, key: &Digest) -> Result<Opened, &'static s
     let Some((tags, value)) = parts.filter(|(_, value)| value.len() == length) else {
         return Err(DAMAGED);
     };
-    if version != VERSION || early > 1 || checksum(&header[..SUMMED], rest) != sum {
+    if version != VERSION
+        || flags > EARLY + FRESH_IN_OUTAGES
+        || checksum(&header[..SUMMED], rest) != sum
+    {
         return Err(DAMAGED);
     }
     let epochs = open_tags(tags);
@@ -146,7 +150,9 @@ pub(super) fn open(mut sealed: Bytes, key: &Digest) -> Result<Opened, &'static s
         .stale_while_revalidate(while_revalidate)
         .stale_if_error(if_error)
         .kept_for_validation(for_validation);
-    let lifetimes = if early == 1 { lifetimes.refreshed_early() } else { lifetimes };
+    let has = |flag| flags & flag != 0;
+    let lifetimes = if has(EARLY) { lifetimes.refreshed_early() } else { lifetimes };
+    let lifetimes = if has(FRESH_IN_OUTAGES) { lifetimes.fresh_in_outages() } else { lifetimes };
     let draft = Draft::new(Value::new(sealed), codec, lifetimes).timed(load_time, Duration::ZERO);
     let entry = draft.into_entry(fence, stored_at, None, epochs);
     Ok(Opened { entry, stale_at })
@@ -193,6 +199,12 @@ pub(super) const DRIFT: u64 = 1_000_000;
 const MAGIC: &[u8; 3] = b"BWE";
 
 const VERSION: u8 = 1;
+
+/// It is refreshed early.
+const EARLY: u8 = 1;
+
+/// It is fresh in outages.
+const FRESH_IN_OUTAGES: u8 = 2;
 
 const HEADER: usize = 96;
 

@@ -26,7 +26,8 @@ use crate::tag::Tags;
 /// - **The memory grants leases.** Such a [`Lease`] says [why](Lease::outage). So a process loads each key
 ///   once, and keeps values, "not found" answers, failures, tags and stale lifetimes.
 /// - **What it keeps is fresh for a short time**, one second by default: this process does not learn what
-///   others invalidate meanwhile. The stale lifetimes begin where that ends.
+///   others invalidate meanwhile. The stale lifetimes begin where that ends. [What says where answers
+///   are](crate::Lifetimes::fresh_in_outages) keeps its ttl.
 /// - **An invalidation by this process** is at once one of the memory, also if the primary fails.
 /// - **The memory does not come back:** as soon as the primary gives an entry of a key or its lease, the
 ///   entry and the lease of that key in the memory end. None of them is ever written to the primary.
@@ -162,6 +163,11 @@ impl<S: Store> Inner<S> {
             Acquire::Lead { lease, stale, .. } => {
                 lease.outage = Some(why);
                 self.fill(stale, &claim);
+                // A copy that is fresh in outages.
+                if let Some(fresh) = stale.take_if(|copy| copy.is_fresh() && accept.admits(copy)) {
+                    self.local.release(&claim);
+                    return Ok(Acquire::Found(fresh));
+                }
             }
         }
         Ok(acquired)

@@ -185,3 +185,29 @@ async fn a_copy_that_is_left_is_given_where_the_memory_has_none() {
     let Ok(Acquire::Busy { stale: Some(_), .. }) = busy else { panic!("{busy:?}") };
     assert!(matches!(store.peek(&key(1)), Peek::Unknown), "it is stale");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_says_where_answers_are_keeps_its_ttl_without_the_store() {
+    let (_, store) = down();
+    let lifetimes = Lifetimes::fresh_for(MINUTE).fresh_in_outages();
+    let draft = Draft::new(Value::new("1".into()), 1, lifetimes);
+    assert_eq!(store.commit(leads(&store).await, draft).await.unwrap(), Settled::Done);
+    sleep(MINUTE - SECOND).await;
+    assert_eq!(store.find(key(1)).await.unwrap().unwrap().fresh_for(), Some(SECOND));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_is_fresh_in_outages_needs_no_lease() {
+    let primary = remote(&MemoryStore::new(10));
+    fail(&primary);
+    let lifetimes = Lifetimes::fresh_for(MINUTE).fresh_in_outages();
+    let copy = Draft::new(Value::new("1".into()), 1, lifetimes);
+    let copy = copy.into_entry(1, 0, Some(MINUTE), Vec::new());
+    let store = OutageStore::with_copies(primary, TTL, move |_| Some(copy.clone()));
+    for _ in 0..2 {
+        let asked = store.acquire(Claim::new(key(1)), MINUTE, Accept::Fresh).await;
+        assert!(matches!(asked, Ok(Acquire::Found(_))), "{asked:?}");
+    }
+    let asked = store.acquire(Claim::new(key(1)), MINUTE, Accept::Nothing).await;
+    assert!(matches!(asked, Ok(Acquire::Lead { .. })), "{asked:?}");
+}

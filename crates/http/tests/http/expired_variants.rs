@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::MemoryStore;
-use bellwether::store::StoreErrorKind;
+use bellwether::store::{OutageStore, StoreErrorKind};
 use bellwether_http::{HttpCache, HttpCacheLayer};
 use bellwether_test::faulty::{FaultyStore, Operation};
 use futures_util::future::join_all;
@@ -195,4 +195,20 @@ async fn an_expiry_that_cannot_tell_the_variants_is_made_all_the_same() {
     store.heal();
     let answer = get(&cache, &[VARY, WINDOW, GERMAN]).await;
     assert!(!is_hit(&answer) || says(&answer, "detail=revalidating"));
+}
+
+/// The store may have another response for the target than this process, whose index is its own.
+#[tokio::test(start_paused = true)]
+async fn an_expiry_without_the_store_is_made_of_the_target_and_of_its_variants() {
+    let store = FaultyStore::new(MemoryStore::new(100)).remote();
+    let layer = plain(OutageStore::new(store.clone(), Duration::from_secs(1))).build().unwrap();
+    store.on_any().fail(StoreErrorKind::Unreachable);
+    let cache = cached(&layer, &Origin::echoing());
+    for _ in 0..3 {
+        get(&cache, &[VARY, WINDOW, GERMAN]).await;
+    }
+    let calls = || [Operation::Expire, Operation::ExpireTag].map(|change| store.calls(change));
+    assert_eq!(calls(), [0, 0]);
+    layer.handle().expire(&uri()).await.unwrap_err();
+    assert_eq!(calls(), [2, 1], "one is of the scheme that has no response");
 }

@@ -1,8 +1,17 @@
 //! What requests of all kinds get from a stored response while the origin fails (RFC 5861).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bellwether::MemoryStore;
+use bellwether::store::{OutageStore, StoreErrorKind};
 use bellwether_http::HttpCache;
-use bellwether_testkit::servers::Reply;
+use bellwether_redis::RedisOptions;
+use bellwether_test::faulty::FaultyStore;
+use bellwether_testkit::servers::{RedisServer, Reply};
 use http::StatusCode;
+use tokio::time::sleep;
 
 use crate::origin::{
     Answer, Origin, ask, cached, field, get, is_hit, memory, page, pass, plain, redis, says, text,
@@ -83,7 +92,7 @@ async fn a_forced_head_or_range_gets_the_fresh_response_in_an_outage() {
 async fn a_window_for_disconnections_is_for_heads_and_ranges_too() {
     const PLAIN: Fields = &[("cache-control", "max-age=60")];
     for (by_answer, is_served) in [(false, true), (true, false)] {
-        let layer = memory().stale_if_disconnected(std::time::Duration::from_secs(60));
+        let layer = memory().stale_if_disconnected(Duration::from_secs(60));
         let cache = cached(&layer.build().unwrap(), &failing(PLAIN, by_answer));
         get(&cache, &[]).await;
         pass(90).await;
@@ -137,7 +146,7 @@ async fn an_error_that_states_a_lifetime_replaces_no_good_page() {
         for _ in 0..3 {
             let answer = get(&cache, &[]).await;
             assert_eq!(text(answer).await, "the page", "{terms}");
-            tokio::time::sleep(std::time::Duration::from_secs(20)).await;
+            sleep(Duration::from_secs(20)).await;
         }
         pass(700).await;
         assert_eq!(text(get(&cache, &[]).await).await, "an error", "{terms}");
@@ -215,4 +224,70 @@ async fn an_index_in_redis_is_stored_for_as_long_as_each_variant() {
     };
     let lives = names.map(live_for).filter(|left| *left > 860_000).count();
     assert_eq!(lives, 2, "the variant and the index");
+}
+
+/// An origin of pages with variants, until it fails.
+fn varying() -> (Origin, Arc<AtomicBool>) {
+    let fails = Arc::new(AtomicBool::new(false));
+    let has_failed = Arc::clone(&fails);
+    let origin = Origin::new(move |_, nth| {
+        let has_failed = has_failed.load(Ordering::Relaxed);
+        async move {
+            let terms = ("cache-control", "max-age=60, stale-if-error=3600");
+            match has_failed {
+                true => Err("refused".into()),
+                false => Ok(page(&[terms, ("vary", "accept-language")], nth.to_string())),
+            }
+        }
+    });
+    (origin, fails)
+}
+
+const LANGUAGES: [Fields; 2] = [&[("accept-language", "de")], &[("accept-language", "en")]];
+
+/// An index that ended with the time for which a process keeps answers took the stale variants with it.
+#[tokio::test(start_paused = true)]
+async fn without_the_store_a_variant_is_loaded_once_per_outage_ttl_and_stale_after_that() {
+    let (origin, fails) = varying();
+    let primary = FaultyStore::new(MemoryStore::new(100)).remote();
+    let store = OutageStore::new(primary.clone(), Duration::from_secs(1));
+    let cache = cached(&plain(store).build().unwrap(), &origin);
+    primary.on_any().fail(StoreErrorKind::Unreachable);
+    for _ in 0..95 {
+        for language in LANGUAGES {
+            assert!(get(&cache, language).await.status().is_success());
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    let loads = origin.asked();
+    assert!((20..=22).contains(&loads), "{loads} loads of two variants in ten seconds");
+    fails.store(true, Ordering::Relaxed);
+    sleep(Duration::from_secs(600)).await;
+    for language in LANGUAGES {
+        let answer = get(&cache, language).await;
+        assert!(says(&answer, "detail=load-failed"), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn near_copies_of_variants_outlive_redis_and_the_origin() {
+    let (origin, fails) = varying();
+    let mut server = RedisServer::start();
+    let options = RedisOptions::new(&server.url(), "test").unwrap().near(1 << 20);
+    let cache = cached(&plain(options.connect().await.unwrap()).build().unwrap(), &origin);
+    for _ in 0..10 {
+        for language in LANGUAGES {
+            get(&cache, language).await;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    fails.store(true, Ordering::Relaxed);
+    server.kill();
+    for _ in 0..15 {
+        for language in LANGUAGES {
+            let answer = get(&cache, language).await;
+            assert!(answer.status().is_success(), "{answer:?}");
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
 }

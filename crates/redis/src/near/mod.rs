@@ -148,8 +148,9 @@ impl Near {
     }
 
     /// The copy of an entry while the server does not answer: stale at the latest from when its changes are
-    /// not reported any more, and for failed loads only. None if a change was reported before, or if it may
-    /// not be served for so long.
+    /// not reported any more, and for failed loads only, unless it is
+    /// [fresh in outages](bellwether::Lifetimes::fresh_in_outages). None if a change was reported before, or if
+    /// it may not be served for so long.
     pub(super) fn find_unwatched(&self, key: &Key) -> Option<Entry> {
         let NearCopy { entry, start, tags } = self.copies.get(key)?;
         let now = self.epochs.now();
@@ -158,7 +159,13 @@ impl Near {
         // The earliest one. None if one of them has none.
         let until = until.min().flatten()?;
         let [age, unwatched_for] = [start.at, until].map(|at| now.saturating_sub(at));
-        let age = Duration::from_nanos(age).saturating_sub(entry.fresh_for()?);
+        let age = Duration::from_nanos(age);
+        if entry.lifetimes().is_fresh_in_outages() {
+            let left = entry.remaining()?.checked_sub(age).filter(|left| !left.is_zero())?;
+            self.note_use();
+            return Some(entry.with_remaining(Some(left)));
+        }
+        let age = age.saturating_sub(entry.fresh_for()?);
         let stale_for = entry.stale_for().unwrap_or_default().saturating_add(age);
         let copy = entry.unwatched(stale_for.max(Duration::from_nanos(unwatched_for)))?;
         self.note_use();

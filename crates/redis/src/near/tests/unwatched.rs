@@ -117,3 +117,16 @@ async fn a_copy_is_left_until_another_connection_has_answered() {
         assert_eq!(stale_for(&near), since_the_first);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_is_fresh_in_outages_stays_fresh() {
+    let near = near();
+    keep_for(&near, 1, Lifetimes::fresh_for(60 * SECOND).fresh_in_outages());
+    advance(10 * SECOND).await;
+    disconnect(&near, 0, 1);
+    advance(20 * SECOND).await;
+    let fresh_for = || near.find_unwatched(&key(1))?.fresh_for();
+    assert_eq!(fresh_for(), Some(30 * SECOND));
+    advance(30 * SECOND).await;
+    assert_eq!(fresh_for(), None);
+}
