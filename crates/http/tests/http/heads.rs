@@ -57,23 +57,31 @@ async fn a_head_that_is_to_be_new_renews_what_is_stored() {
 async fn a_head_that_began_before_an_expiry_makes_nothing_fresh() {
     static ASKED: Notify = Notify::const_new();
     static EXPIRED: Notify = Notify::const_new();
-    let origin = Origin::new(async |_, nth| {
-        if nth == 1 {
-            ASKED.notify_one();
-            EXPIRED.notified().await;
-        }
-        Ok(page(&[MINUTE, TAG], format!("answer {nth}")))
-    });
-    let layer = memory().build().unwrap();
-    let cache = cached(&layer, &origin);
-    get(&cache, &[]).await;
-    let expire = async {
-        ASKED.notified().await;
-        layer.handle().expire(&Uri::from_static("http://shop/item")).await.unwrap();
-        EXPIRED.notify_one();
-    };
-    tokio::join!(head(&cache, &[("cache-control", "no-cache")]), expire);
-    assert!(!is_hit(&get(&cache, &[]).await));
+    const VARY: (&str, &str) = ("vary", "accept");
+    let uri = Uri::from_static("http://shop/item");
+    for (fields, seconds) in [&[MINUTE, TAG][..], &[MINUTE, TAG, VARY]]
+        .into_iter()
+        .flat_map(|fields| [(fields, 0), (fields, 90)])
+    {
+        let origin = Origin::new(async move |_, nth| {
+            if nth == 1 {
+                ASKED.notify_one();
+                EXPIRED.notified().await;
+            }
+            Ok(page(fields, format!("answer {nth}")))
+        });
+        let layer = memory().build().unwrap();
+        let cache = cached(&layer, &origin);
+        get(&cache, &[]).await;
+        pass(seconds).await;
+        let expire = async {
+            ASKED.notified().await;
+            layer.handle().expire(&uri).await.unwrap();
+            EXPIRED.notify_one();
+        };
+        tokio::join!(head(&cache, &[("cache-control", "no-cache")]), expire);
+        assert!(!is_hit(&get(&cache, &[]).await), "{fields:?} after {seconds} s");
+    }
 }
 
 #[tokio::test(start_paused = true)]
