@@ -46,6 +46,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
@@ -174,6 +175,16 @@ impl RedisStore {
     /// Its state, and what it has done since it was made.
     pub fn stats(&self) -> RedisStats {
         self.parts().stats(self.0.stats())
+    }
+
+    /// How often it has tried to connect, after a request to each server: the loss of a connection is noticed only if
+    /// it is used.
+    #[doc(hidden)]
+    pub async fn connects(&self) -> u64 {
+        let client = &self.parts().client;
+        let probes = client.probes("probing the connection");
+        join_all(probes.iter().map(|probe| client.run(probe, Some))).await;
+        client.attempts()
     }
 
     /// Waits until all invalidations that failed and are kept have been repeated, or for this long. Returns

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
-use bellwether::store::{Store, Tags, Withdrawal, WithdrawalTarget};
-use bellwether::{Key, StoreError};
+use bellwether::StoreError;
+use bellwether::store::{Store, Withdrawal, WithdrawalTarget};
 use bellwether_redis::RedisStore;
 use futures_util::stream::{self, StreamExt};
 
@@ -51,14 +51,6 @@ impl FollowedStores {
             }
         }
         reached
-    }
-
-    /// How often a store has connected. If that grows, a server may have lost what it had acknowledged. It reads
-    /// a key, since a store notices the loss of its connection only if it is used.
-    pub(crate) async fn connects(&self, place: usize) -> u64 {
-        // An error says that there is no connection, and its end counts as one.
-        _ = self.0[place].lookup(Key::of("bellwether.follower"), Tags::none()).await;
-        self.0[place].stats().connects
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bellwether_redis::RedisStore;
+use bellwether_testkit::servers::RedisCluster;
 use bellwether_testkit::wait::until;
 use tokio::time::sleep;
 
@@ -38,6 +39,28 @@ async fn what_a_failover_has_lost_is_applied_again_also_if_its_writer_has_ended(
     until("it is applied again", || follower.stats().reapplied > before).await;
     let fresh = RedisStore::connect(&place.redis.url(), "shop").await.expect("the store");
     assert_eq!(stored(&cache("item", &fresh), 42).await, None);
+}
+
+/// Of a cluster, each node may fail over, and a follower has nothing to do there for a while.
+#[tokio::test]
+async fn what_any_node_of_a_cluster_has_lost_is_applied_again() {
+    let mut cluster = RedisCluster::start();
+    let place = Place::start().await;
+    let store = RedisStore::connect(&cluster.url(), "shop").await.expect("the store");
+    let items = cache("item", &store);
+    let follower = place.follower_of(&store).cache(&items).start().await.expect("a follower");
+    place.run("SELECT bellwether_invalidate('item', key) FROM generate_series(1, 20) AS key").await;
+    place.applied().await;
+    // It has connected meanwhile, and so applies them again.
+    sleep(Duration::from_secs(2)).await;
+    for node in 0..3 {
+        let before = follower.stats().reapplied;
+        let replica = cluster.replica_of(node);
+        cluster.node_mut(node).kill();
+        cluster.await_promotion(replica);
+        until("it is applied again", || follower.stats().reapplied > before).await;
+        cluster.node_mut(node).restart();
+    }
 }
 
 #[tokio::test]

@@ -36,7 +36,11 @@ impl Place {
     }
 
     pub(crate) fn follower(&self) -> Follower<Postgres> {
-        Follower::new(self.pool.clone(), self.store.clone())
+        self.follower_of(&self.store)
+    }
+
+    pub(crate) fn follower_of(&self, store: &RedisStore) -> Follower<Postgres> {
+        Follower::new(self.pool.clone(), store.clone())
     }
 
     /// Runs statements.
