@@ -30,8 +30,12 @@ pub(crate) struct FollowerTask<D: Database> {
     pub(crate) listens: bool,
     pub(crate) retain: Duration,
     pub(crate) counters: Arc<FollowerCounters>,
-    /// How often each store, by its place, had connected before all retained rows were applied to it again.
+    /// How often each store, by its place, had connected before it was begun to apply retained rows to it again.
     connects: BTreeMap<usize, u64>,
+    /// Those that are left.
+    again: BTreeMap<usize, RetainedRows>,
+    /// How far it has gone through the pending rows that no store has, and through those that some have.
+    above: [i64; 2],
     /// Names that were reported as unknown.
     unknown: BTreeSet<String>,
     deletes_at: Instant,
@@ -40,22 +44,23 @@ pub(crate) struct FollowerTask<D: Database> {
     registers_after: Duration,
 }
 
-/// What came of one batch.
-struct AppliedRows {
-    /// How far it went.
-    last: i64,
-    taken: usize,
-    /// Whether a store took anything.
-    has_succeeded: bool,
+/// Rows that were applied after this one, up to a time.
+#[derive(Debug)]
+struct RetainedRows {
+    after: String,
+    id: i64,
+    until: String,
 }
 
-/// What came of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What came of a round, or of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Round {
-    /// Rows were applied, at least to some stores.
-    Applied,
     /// No row was pending, or others have taken all.
     Idle,
+    /// Rows were applied, at least to some stores.
+    Applied,
+    /// The same, and more is to be done.
+    Unfinished,
     /// No store takes rows, or the database has failed.
     Failed,
 }
@@ -72,6 +77,8 @@ impl<D: Dialect> FollowerTask<D> {
             retain: RETAIN,
             counters: Arc::default(),
             connects: BTreeMap::new(),
+            again: BTreeMap::new(),
+            above: [0; 2],
             unknown: BTreeSet::new(),
             deletes_at: now,
             registers_at: now + REGISTERS.0,
@@ -101,6 +108,7 @@ impl<D: Dialect> FollowerTask<D> {
             let poll = if *hears.borrow() { POLLS.1 } else { POLLS.0 };
             wait = match round {
                 Round::Failed => pause,
+                Round::Unfinished => Duration::ZERO,
                 Round::Idle | Round::Applied => self.poll.unwrap_or(poll),
             };
             if is_full || round == Round::Failed {
@@ -112,7 +120,7 @@ impl<D: Dialect> FollowerTask<D> {
                     Round::Failed => std::future::pending().await,
                     // If other followers were faster, this one looks less often.
                     Round::Idle => sleep(looks).await,
-                    Round::Applied => {}
+                    Round::Applied | Round::Unfinished => {}
                 }
                 hears.changed().await
             };
@@ -126,62 +134,61 @@ impl<D: Dialect> FollowerTask<D> {
         }
     }
 
-    /// Applies all that is pending. A full round first looks whether anything is, and does what is due.
+    /// Applies what is pending. A full round first looks whether anything is, and does what is due. Each has its turn, so
+    /// that nothing waits for the end of a backlog.
     async fn round(&mut self, is_full: bool) -> Result<Round, sqlx::Error> {
-        let table = &self.table;
+        let mut is_left = false;
         if is_full {
+            let table = &self.table;
             let (pending, oldest) = table.backlog().await?;
             self.counters.note(|stats| {
                 stats.pending = pending;
                 stats.oldest = Duration::try_from_secs_f64(oldest).unwrap_or_default();
             });
             if Instant::now() >= self.deletes_at {
-                table.delete_old(self.retain).await?;
-                self.deletes_at = Instant::now() + (self.retain / 4).clamp(DELETES.0, DELETES.1);
+                is_left = table.delete_old(self.retain).await?;
+                if !is_left {
+                    let pause = (self.retain / 4).clamp(DELETES.0, DELETES.1);
+                    self.deletes_at = Instant::now() + pause;
+                }
             }
             if Instant::now() >= self.registers_at {
                 table.register(&self.kinds).await?;
                 self.registers_after = (self.registers_after * 2).min(REGISTERS.1);
                 self.registers_at = Instant::now() + self.registers_after;
             }
-            self.apply_again().await?;
+            is_left |= self.apply_again().await?;
             if pending == 0 {
-                return Ok(Round::Idle);
+                return Ok(if is_left { Round::Unfinished } else { Round::Idle });
             }
             // What one store lacks holds up no other.
-            self.apply_pending(true).await?;
+            is_left |= self.apply_pending(true).await? == Round::Unfinished;
         }
-        self.apply_pending(false).await
+        let round = self.apply_pending(false).await?;
+        Ok(if is_left { round.max(Round::Unfinished) } else { round })
     }
 
-    /// Goes once through the pending rows that some stores have, or that none has, oldest first.
+    /// Goes on through the pending rows that some stores have, or that none has, oldest first.
     async fn apply_pending(&mut self, has_reached: bool) -> Result<Round, sqlx::Error> {
-        let (mut above, mut round) = (0, Round::Idle);
-        while let Some(applied) = self.apply_batch(above, has_reached).await? {
-            above = applied.last;
-            // If all have failed, so would those that follow.
-            if !applied.has_succeeded {
-                return Ok(Round::Failed);
-            }
-            round = Round::Applied;
-            if applied.taken < BATCH {
-                break;
+        // Rows of long transactions may be below those that were applied.
+        self.above[0] = 0;
+        let until = Instant::now() + TURN;
+        loop {
+            let round = self.apply_batch(has_reached).await?;
+            if round != Round::Unfinished || Instant::now() >= until {
+                return Ok(round);
             }
         }
-        Ok(round)
     }
 
-    /// Applies the oldest pending rows above an id. `None` if there are none.
-    async fn apply_batch(
-        &mut self,
-        above: i64,
-        has_reached: bool,
-    ) -> Result<Option<AppliedRows>, sqlx::Error> {
+    /// Applies the next ones.
+    async fn apply_batch(&mut self, has_reached: bool) -> Result<Round, sqlx::Error> {
+        let above = std::mem::take(&mut self.above[usize::from(has_reached)]);
         let Self { table, stores, .. } = &*self;
         let mut transaction = table.begin().await?;
         let (rows, began) =
             (table.take(&mut transaction, above, has_reached).await?, Instant::now());
-        let Some(last) = rows.last().map(|row| row.id) else { return Ok(None) };
+        let Some(last) = rows.last().map(|row| row.id) else { return Ok(Round::Idle) };
         let ChangeBatch { wanted, dead, unknown } = ChangeBatch::new(&rows, stores);
         let span = tracing::debug_span!(target: "bellwether::changes", "changes.apply", table = table.schema, rows = rows.len());
         let Reached { failed, succeeded, error } = stores.apply(wanted).instrument(span).await;
@@ -189,9 +196,10 @@ impl<D: Dialect> FollowerTask<D> {
         for (at, row) in rows.iter().enumerate() {
             let id = row.id;
             if let Some(failed) = failed.get(&at) {
-                let places: Vec<_> = stores.places().filter(|it| !failed.contains(it)).collect();
-                if places.iter().any(|place| !row.has_reached(*place)) {
-                    others.push(RowNote { id, reached: Some(list(places)), failure: None });
+                // One that no store has taken, beside others, waits among those that some have, too.
+                let reached = list(stores.places().filter(|it| !failed.contains(it)));
+                if succeeded > 0 && reached != row.reached {
+                    others.push(RowNote { id, reached: Some(reached), failure: None });
                 }
             } else if let Some(why) = dead.get(&at) {
                 others.push(RowNote { id, reached: None, failure: Some(why.clone()) });
@@ -207,8 +215,16 @@ impl<D: Dialect> FollowerTask<D> {
             self.counters.applied(age + began.elapsed());
         }
         self.tell(dead.len(), unknown, failed.len(), error);
-        let has_succeeded = succeeded > 0 || failed.is_empty();
-        Ok(Some(AppliedRows { last, taken: rows.len(), has_succeeded }))
+        // If all have failed, so would those that follow, unless they lack another store.
+        let has_failed = succeeded == 0 && !failed.is_empty();
+        if rows.len() == BATCH && (has_reached || !has_failed) {
+            self.above[usize::from(has_reached)] = last;
+        }
+        Ok(match rows.len() {
+            _ if has_failed => Round::Failed,
+            BATCH => Round::Unfinished,
+            _ => Round::Applied,
+        })
     }
 
     /// Counts and logs what could not be applied: never, or not yet.
@@ -234,46 +250,58 @@ impl<D: Dialect> FollowerTask<D> {
     }
 
     /// If a store has connected since, or this is the beginning, applies to it again what was applied lately: a failover
-    /// may have lost it. What fails is tried again in the next round.
-    async fn apply_again(&mut self) -> Result<(), sqlx::Error> {
-        if self.retain.is_zero() {
-            return Ok(());
-        }
-        for place in self.stores.places() {
+    /// may have lost it. Returns whether more of it is left. What fails is tried again in the next round.
+    async fn apply_again(&mut self) -> Result<bool, sqlx::Error> {
+        let (mut is_left, retains) = (false, !self.retain.is_zero());
+        for place in self.stores.places().filter(|_| retains) {
             // If that grows, a server may have lost what it had acknowledged.
             let connects = self.stores.0[place].connects().await;
-            if self.connects.get(&place) != Some(&connects) && self.apply_again_to(place).await? {
+            if self.connects.get(&place) != Some(&connects) {
+                let (after, until) = self.table.times(self.retain).await?;
+                self.again.insert(place, RetainedRows { after, id: 0, until });
                 self.connects.insert(place, connects);
             }
+            is_left |= self.apply_again_to(place).await?;
         }
-        Ok(())
+        Ok(is_left)
     }
 
-    /// Returns whether the store has taken it.
+    /// Returns whether the store takes it, and more is left.
     async fn apply_again_to(&mut self, place: usize) -> Result<bool, sqlx::Error> {
-        let Self { table, stores, retain, .. } = &*self;
-        let others = list(stores.places().filter(|other| *other != place));
-        let ((mut after, until), mut id) = (table.times(*retain).await?, 0);
-        loop {
-            let mut rows = table.applied_after((&after, id), &until).await?;
-            let Some(last) = rows.last() else { return Ok(true) };
-            (after, id) = (last.applied_at.clone().unwrap_or_default(), last.id);
+        let others = list(self.stores.places().filter(|other| *other != place));
+        let until = Instant::now() + TURN;
+        while let Some(left) = self.again.get_mut(&place) {
+            if Instant::now() >= until {
+                return Ok(true);
+            }
+            let mut rows = self.table.applied_after((&left.after, left.id), &left.until).await?;
+            let Some(last) = rows.last() else {
+                self.again.remove(&place);
+                break;
+            };
+            let (after, id) = (last.applied_at.clone().unwrap_or_default(), last.id);
             rows.iter_mut().for_each(|row| row.reached.clone_from(&others));
-            let wanted = ChangeBatch::new(&rows, stores).wanted;
-            let Reached { failed, error, .. } = stores.apply(wanted).await;
+            let wanted = ChangeBatch::new(&rows, &self.stores).wanted;
+            let Reached { failed, error, .. } = self.stores.apply(wanted).await;
             if error.is_some() {
                 self.tell(0, BTreeSet::new(), failed.len(), error);
-                return Ok(false);
+                break;
             }
+            (left.after, left.id) = (after, id);
             self.counters.note(|stats| stats.reapplied += rows.len() as u64);
         }
+        Ok(false)
     }
 }
 
-/// Places of stores as a text, with commas between.
-fn list(places: impl IntoIterator<Item = usize>) -> String {
-    places.into_iter().map(|place| place.to_string()).collect::<Vec<_>>().join(",")
+/// Places of stores as a text that is not empty, with commas between.
+fn list(places: impl Iterator<Item = usize>) -> String {
+    let places = places.map(|place| place.to_string());
+    places.reduce(|all, place| all + "," + &place).unwrap_or_else(|| ",".to_owned())
 }
+
+/// How long a round does one thing at most, if more is left.
+const TURN: Duration = Duration::from_millis(250);
 
 /// How often the table is read if the database does not tell of rows, and if it does.
 const POLLS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));

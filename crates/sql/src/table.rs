@@ -204,19 +204,15 @@ impl<D: Dialect> ChangeTable<D> {
         self.fetch(&mut connection, D::STATEMENTS.applied_after, &values).await
     }
 
-    /// Deletes rows that were applied longer ago than this, and failed ones of last week.
-    pub(crate) async fn delete_old(&self, retain: Duration) -> Result<(), Error> {
+    /// Deletes rows that were applied longer ago than this, and failed ones of last week. Returns whether some are left.
+    pub(crate) async fn delete_old(&self, retain: Duration) -> Result<bool, Error> {
         let values = [millis(retain), DELETED as i64].map(BoundValue::Number);
-        loop {
-            let mut transaction = self.begin().await?;
-            self.execute(&mut transaction, D::STATEMENTS.delete_failed, &[]).await?;
-            let delete = D::STATEMENTS.delete_applied;
-            let deleted = self.execute(&mut transaction, delete, &values).await?;
-            transaction.commit().await?;
-            if deleted < DELETED {
-                return Ok(());
-            }
-        }
+        let mut transaction = self.begin().await?;
+        self.execute(&mut transaction, D::STATEMENTS.delete_failed, &[]).await?;
+        let delete = D::STATEMENTS.delete_applied;
+        let deleted = self.execute(&mut transaction, delete, &values).await?;
+        transaction.commit().await?;
+        Ok(deleted == DELETED)
     }
 }
 

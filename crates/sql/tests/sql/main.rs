@@ -1,5 +1,6 @@
 //! ChangeLog that a PostgreSQL records, and what becomes of them in a Redis.
 
+mod backlogs;
 mod changes;
 mod crashes;
 mod failures;
