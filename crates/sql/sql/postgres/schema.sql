@@ -28,9 +28,9 @@ COMMENT ON TABLE public.bellwether_changes IS 'bellwether 1';
 CREATE INDEX IF NOT EXISTS bellwether_changes_pending
     ON public.bellwether_changes (least(length(reached), 1), id) WHERE applied_at IS NULL AND failure IS NULL;
 CREATE INDEX IF NOT EXISTS bellwether_changes_applied
-    ON public.bellwether_changes (applied_at) WHERE applied_at IS NOT NULL;
+    ON public.bellwether_changes (applied_at, id) WHERE applied_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS bellwether_changes_failed
-    ON public.bellwether_changes (id) WHERE failure IS NOT NULL;
+    ON public.bellwether_changes (made_at) WHERE failure IS NOT NULL;
 
 -- The kinds of keys that a name stands for, of all followers: a cache of another version has another kind.
 CREATE TABLE IF NOT EXISTS public.bellwether_caches (
