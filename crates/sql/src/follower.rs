@@ -8,7 +8,7 @@ use bellwether::stats::StatsSource;
 use bellwether_redis::RedisStore;
 use sqlx::Pool;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
 use tracing::Instrument;
 
 use super::dialect::ChangesDatabase;
@@ -115,21 +115,20 @@ impl<D: ChangesDatabase> Follower<D> {
         let Self(task) = self;
         task.table.register(&task.kinds).await?;
         let (name, counters) = (task.table.schema.clone(), Arc::clone(&task.counters));
-        let ((stop, stopped), mut running) = (watch::channel(()), JoinSet::new());
-        running.spawn(task.run(stopped).in_current_span());
+        let (stop, stopped) = watch::channel(());
+        let running = tokio::spawn(task.run(stopped).in_current_span());
         Ok(FollowerHandle { name, counters, stop, running })
     }
 }
 
-/// A running [`Follower`]. Dropping it stops the follower at once.
+/// A running [`Follower`]. Dropping it stops the follower when it has applied what it has taken.
 #[must_use = "dropping it stops the follower"]
 pub struct FollowerHandle {
     name: String,
     counters: Arc<FollowerCounters>,
-    /// Dropped to stop the task at its next pause.
+    /// Dropped to stop the task after its turn. It is not aborted: a connection of the pool could keep its transaction.
     stop: watch::Sender<()>,
-    /// The task, which ends with this.
-    running: JoinSet<()>,
+    running: JoinHandle<()>,
 }
 
 impl FollowerHandle {
@@ -141,12 +140,12 @@ impl FollowerHandle {
     /// Stops it when it has applied what it has taken. Other followers go on with the rest.
     ///
     /// # Cancel safety
-    /// If it is dropped, the follower stops at once. What it had taken is pending again.
+    /// If it is dropped, the follower stops all the same.
     pub async fn shutdown(self) {
-        let Self { stop, mut running, .. } = self;
+        let Self { stop, running, .. } = self;
         drop(stop);
-        // It ends by itself, and its panic is in the log.
-        _ = running.join_next().await;
+        // Its panic is in the log.
+        _ = running.await;
     }
 }
 

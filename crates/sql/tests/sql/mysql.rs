@@ -7,6 +7,7 @@ use bellwether_redis::RedisStore;
 use bellwether_sql::{ChangeLog, Follower, FollowerHandle, Migrations};
 use bellwether_testkit::servers::{MariaDbServer, RedisServer};
 use bellwether_testkit::wait::{PATIENCE, until};
+use futures_util::future::join_all;
 use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use sqlx::{MySql, Row};
 use tokio::time::{sleep, timeout};
@@ -378,4 +379,20 @@ async fn a_follower_outlives_its_mariadb() {
         sleep(Duration::from_millis(10)).await;
     }
     while stored(&place.items, 42).await.is_some() {}
+}
+
+/// As when all processes of a service are deployed. Each says which caches it has.
+#[tokio::test]
+async fn followers_of_mariadb_that_start_at_once_do_not_fail() {
+    let place = Place::start().await;
+    for round in 0..20_usize {
+        let starts = (0..8_usize).map(|nth| {
+            let names = (0..8).map(|name| format!("cache{}", (name + nth) % 8 + round));
+            let with = |follower: Follower<MySql>, name: String| follower.kind(&name, &name);
+            names.fold(place.follower(), with).start()
+        });
+        for started in join_all(starts).await {
+            drop(started.expect("it starts"));
+        }
+    }
 }
