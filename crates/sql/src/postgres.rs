@@ -10,7 +10,7 @@ use super::dialect::{BoundValue, Dialect, Statements, bound, run_statements, sta
 
 impl Dialect for Postgres {
     const STATEMENTS: Statements = statements!("postgres");
-    const BEGIN: &str = "BEGIN";
+    const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
     fn schema(_: &Pool<Self>) -> String {
         "public".to_owned()
