@@ -46,9 +46,11 @@ impl DrawnOperation {
         let is_of_tag = plan.tags > 0 && random.random_ratio(1, 3);
         let what = if is_of_tag { ChangeOf::Tag(key % plan.tags) } else { ChangeOf::Key(key) };
         match random.random_range(0..4) {
+            kind if plan.is_recorded || kind == 2 && random.random() => {
+                Self::Recorded(what, random.random_range(0..LATEST_FOLLOWER))
+            }
             0 => Self::Change(what, Telling::Expire),
             1 if !is_of_tag => Self::Change(what, Telling::Put),
-            2 if random.random() => Self::Recorded(what, random.random_range(0..LATEST_FOLLOWER)),
             _ => Self::Change(what, Telling::Invalidate),
         }
     }

@@ -11,7 +11,7 @@ use crate::host::Millis;
 use crate::locked;
 use crate::network::Network;
 use crate::promises::{ChangeOf, DataLoss, Incarnation, Required, SourceVersion, Subject};
-use crate::recorded::RecordedChanges;
+use crate::recorded::{AppliedChange, RecordedChanges};
 
 /// What all callers and loaders of a run share.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct History {
     lost_at: Option<Millis>,
     /// For how long each process has stood still.
     pub(crate) paused: BTreeMap<usize, Millis>,
-    /// What a database has recorded, and no follower has applied.
+    /// What a database has recorded, and followers apply.
     pub(crate) recorded: RecordedChanges,
     pub(crate) operations: u64,
     pub(crate) under_way: u64,
@@ -280,9 +280,44 @@ impl Shared {
                 history.recorded.failed(subject, now);
             });
         }
-        if let Some(row) = self.with(|history| history.recorded.applied(subject)) {
+        if let Some(row) = self.with(|history| history.recorded.applied(subject, process, now)) {
             self.note(format_args!("{process:?} has applied {what:?} {}", row.version));
             self.end_change(subject, Some((row.version, false, process, true)));
+        }
+    }
+
+    /// A follower begins to apply a row again. That ends loads that are under way.
+    pub(crate) fn begin_again(&self, row: &AppliedChange) -> Millis {
+        let (now, subject) = (self.network.now(), self.subject(row.what));
+        self.with(|history| {
+            let subject = &mut history.subjects[subject as usize];
+            subject.repeated_until = subject.repeated_until.max(now + LATEST_REPETITION);
+        });
+        now
+    }
+
+    /// A follower has applied a row again, so no later request gets what was there before it.
+    pub(crate) fn end_again(&self, row: &AppliedChange, process: Incarnation, began_at: Millis) {
+        let (now, subject) = (self.network.now(), self.subject(row.what));
+        self.note(format_args!("{process:?} has applied {:?} {} again", row.what, row.version));
+        self.with(|history| {
+            history.number += 1;
+            let is_lost = history.splits.iter().any(|it| it.befalls(began_at, now));
+            let subject = &mut history.subjects[subject as usize];
+            (subject.changed_at, subject.ended_at) = (history.number, now);
+            subject.changed(row.version, false, process, now, !is_lost);
+        });
+    }
+
+    /// Servers have answered for long enough that followers have applied again what is still in the table: whatever was
+    /// lost, and whoever had applied it.
+    pub(crate) fn has_applied_again(&self) {
+        let now = self.network.now();
+        for row in self.with(|history| history.recorded.retained(now)) {
+            let subject = self.subject(row.what) as usize;
+            self.with(|history| {
+                history.subjects[subject].changed(row.version, false, row.by, now, true);
+            });
         }
     }
 

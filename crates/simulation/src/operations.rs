@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bellwether::{Cache, CacheError, CacheStatus, Tag};
+use bellwether_redis::RedisStore;
 use tokio::time::{Instant, sleep};
 
 use crate::history::{Asked, Loaded, Shared};
@@ -198,6 +199,26 @@ impl Caller {
     pub(crate) async fn apply_recorded(self, what: ChangeOf) {
         let done = self.tell(what, Telling::Invalidate).await;
         self.shared.end_recorded(what, self.process, done.is_ok());
+    }
+
+    /// If the store has connected since, applies again what was applied lately, as a follower does.
+    pub(crate) async fn apply_again(self, store: RedisStore) {
+        let (shared, process) = (&self.shared, self.process);
+        let connects = store.connects().await;
+        let mut is_ok = true;
+        if shared.with(|it| it.recorded.may_have_lost(process, connects)) {
+            let now = shared.network.now();
+            for row in shared.with(|it| it.recorded.retained(now)) {
+                let began_at = shared.begin_again(&row);
+                is_ok = self.tell(row.what, Telling::Invalidate).await.is_ok();
+                if !is_ok {
+                    break;
+                }
+                shared.end_again(&row, process, began_at);
+            }
+        }
+        let now = shared.network.now();
+        shared.with(|it| it.recorded.looked(process, is_ok.then_some(connects), now));
     }
 
     async fn tell(&self, what: ChangeOf, how: Telling) -> Result<(), CacheError> {

@@ -46,6 +46,8 @@ pub(crate) struct RunPlan {
     pub(crate) rate: u32,
     /// One operation of so many is a change.
     pub(crate) changes: u32,
+    /// Whether a database records all changes, and followers tell the cache of them.
+    pub(crate) is_recorded: bool,
     /// How long a load takes at most.
     pub(crate) longest_load: Millis,
     /// One load of so many fails. None if none does.
@@ -134,6 +136,7 @@ impl RunPlan {
             drops_abandoned: pick(&[0, 0, 1]) == 1,
             rate: pick(&[100, 500, 2_000]),
             changes: pick(&[3, 10, 40, 400]),
+            is_recorded: false,
             longest_load: pick(&[0, 5, 60]).into(),
             failures: Some(pick(&[0, 20, 1_000])).filter(|one_of| *one_of > 0),
             leaving: pick(&[4, 30, NONE]),
@@ -151,10 +154,28 @@ impl RunPlan {
         let needs_all = !is_single || self.faults.iter().any(|it| it.needs_kept());
         let plan = if needs_all { Self { kept: MOST_KEPT as usize, ..self } } else { self };
         // A late message matters where the next lease of its key is taken before it arrives.
-        match plan.faults.contains(&FaultKind::DelayMessages) && random.random() {
+        let plan = match plan.faults.contains(&FaultKind::DelayMessages) && random.random() {
             true => Self { keys: 1, ttl: 20_000, rate: 500, changes: 40, longest_load: 60, ..plan },
             false => plan,
+        };
+        plan.recorded()
+    }
+
+    /// Where processes are killed, some plans are about rows that a server has lost, and that were applied by a process
+    /// that has ended.
+    fn recorded(self) -> Self {
+        let is_killed = self.faults.contains(&FaultKind::KillProcess);
+        if !is_killed || self.tags_of_answers || ![10, 40].contains(&self.changes) {
+            return self;
         }
+        let loss = match self.topology {
+            Topology::Single => FaultKind::RestartOld,
+            Topology::Sentinel | Topology::Cluster(_) => FaultKind::Failover,
+        };
+        let faults = vec![FaultKind::KillProcess, loss];
+        // Each is loaded again soon after its row, and changes seldom, so that a lost row matters.
+        let plan = Self { keys: 20, ttl: 20_000, rate: 100, changes: 40, pause: 100, ..self };
+        Self { is_recorded: true, kept: MOST_KEPT as usize, faults, ..plan }
     }
 
     /// How long a caller waits at most, without a fault and with faults.

@@ -115,6 +115,7 @@ impl World {
         self.heal()?;
         // Leases of the dead end, breakers close, and what was kept is repeated.
         self.ticks(6_000, false)?;
+        self.shared.has_applied_again();
         self.ticks(1_000, true)?;
         // After the clock was set back, a lease without a holder ends only when it is asked for.
         if !self.plan.faults.contains(&FaultKind::ClockJump) {
@@ -274,16 +275,18 @@ impl World {
         self.processes.iter_mut().for_each(|process| process.catch_up(now));
     }
 
-    /// Each process takes a row that a database has recorded, if one is due.
+    /// Each process takes a row that a database has recorded, if one is due, and looks whether its store may have lost
+    /// others.
     fn follow(&mut self) {
-        if self.shared.with(|it| it.recorded.pending()) == 0 {
-            return;
-        }
         for process in self.processes.iter_mut().filter(|it| it.runs(self.now)) {
             let caller = &process.caller;
             let taken = self.shared.with(|it| it.recorded.take(caller.process, self.now));
             if let Some(what) = taken {
                 process.spawn(caller.clone().apply_recorded(what), self.now);
+            }
+            if self.shared.with(|it| it.recorded.looks(process.caller.process, self.now)) {
+                let again = process.caller.clone().apply_again(process.store.clone());
+                process.spawn(again, self.now);
             }
         }
     }
