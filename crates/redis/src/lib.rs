@@ -184,7 +184,7 @@ impl RedisStore {
         let client = &self.parts().client;
         let probes = client.probes("probing the connection");
         join_all(probes.iter().map(|probe| client.run(probe, Some))).await;
-        client.attempts()
+        client.figures()[0]
     }
 
     /// Waits until all invalidations that failed and are kept have been repeated, or for this long. Returns

@@ -74,7 +74,8 @@ impl Scripted {
         }
         let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
         let other = Key::of(CHECK).with(0).digest();
-        let names = [claim.key().digest(), other].map(|digest| self.client.names().name(&digest, ":check"));
+        let names =
+            [claim.key().digest(), other].map(|digest| self.client.names().name(&digest, ":check"));
         let args = [token(&claim), millis(Duration::ZERO)];
         let request = RedisRequest::script(&self.scripts.renew, names, args, "connecting");
         self.run(request, Some).await.map(drop)
