@@ -290,6 +290,11 @@ impl RedisClient {
         [attempts, &outages.count, stalls, pushes].map(|count| count.load(Ordering::Relaxed))
     }
 
+    /// How many connections it has opened.
+    pub fn opened(&self) -> u64 {
+        self.0.parts.opened.load(Ordering::Relaxed)
+    }
+
     /// Notified when the server answers again after an outage.
     pub fn is_back(&self) -> Arc<Notify> {
         Arc::clone(&self.0.parts.outages.is_back)

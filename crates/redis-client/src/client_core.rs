@@ -45,6 +45,8 @@ pub(super) struct ClientCore {
     pub(super) pushes: AtomicU64,
     /// The number of attempts to connect so far.
     pub(super) attempts: AtomicU64,
+    /// The number of those that have succeeded.
+    pub(super) opened: AtomicU64,
     /// How often timers have shown that this process was not running.
     pub(super) stalls: AtomicU64,
     stalled: LastHeard,
@@ -64,6 +66,7 @@ impl ClientCore {
             is_tracked: AtomicBool::new(setup.tracking != Tracking::Nothing),
             pushes: AtomicU64::new(0),
             attempts: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
             stalls: AtomicU64::new(0),
             stalled: LastHeard::default(),
             options,

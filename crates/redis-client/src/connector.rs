@@ -92,6 +92,7 @@ impl Connector {
         if self.number == 0 {
             self.read_time(&mut socket).await?;
         }
+        node.parts.opened.fetch_add(1, Ordering::Relaxed);
         Ok(Connection { socket, _tasks: tasks, state, begun_after, tracked_at })
     }
 

@@ -177,14 +177,14 @@ impl RedisStore {
         self.parts().stats(self.0.stats())
     }
 
-    /// How often it has tried to connect, after a request to each server: the loss of a connection is noticed only if
-    /// it is used.
+    /// How many connections it has opened, after a request to each server: the loss of one is noticed only if it is
+    /// used.
     #[doc(hidden)]
-    pub async fn connects(&self) -> u64 {
+    pub async fn opened(&self) -> u64 {
         let client = &self.parts().client;
         let probes = client.probes("probing the connection");
         join_all(probes.iter().map(|probe| client.run(probe, Some))).await;
-        client.figures()[0]
+        client.opened()
     }
 
     /// Waits until all invalidations that failed and are kept have been repeated, or for this long. Returns

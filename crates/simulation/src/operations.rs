@@ -204,9 +204,9 @@ impl Caller {
     /// If the store has connected since, applies again what was applied lately, as a follower does.
     pub(crate) async fn apply_again(self, store: RedisStore) {
         let (shared, process) = (&self.shared, self.process);
-        let connects = store.connects().await;
+        let opened = store.opened().await;
         let mut is_ok = true;
-        if shared.with(|it| it.recorded.may_have_lost(process, connects)) {
+        if shared.with(|it| it.recorded.may_have_lost(process, opened)) {
             let now = shared.network.now();
             for row in shared.with(|it| it.recorded.retained(now)) {
                 let began_at = shared.begin_again(&row);
@@ -218,7 +218,7 @@ impl Caller {
             }
         }
         let now = shared.network.now();
-        shared.with(|it| it.recorded.looked(process, is_ok.then_some(connects), now));
+        shared.with(|it| it.recorded.looked(process, is_ok.then_some(opened), now));
     }
 
     async fn tell(&self, what: ChangeOf, how: Telling) -> Result<(), CacheError> {

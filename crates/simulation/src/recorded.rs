@@ -39,7 +39,7 @@ pub(crate) struct AppliedChange {
 #[derive(Debug, Default)]
 struct FollowerLook {
     /// How often the store had connected before all rows that stay were applied to it again. None at the start.
-    connects: Option<u64>,
+    opened: Option<u64>,
     /// When it looks again. None while it does.
     next_at: Option<Millis>,
 }
@@ -101,20 +101,20 @@ impl RecordedChanges {
         if self.pending.is_empty() && self.applied.is_empty() {
             return false;
         }
-        let first = || FollowerLook { connects: None, next_at: Some(now) };
+        let first = || FollowerLook { opened: None, next_at: Some(now) };
         let look = self.followers.entry(process).or_insert_with(first);
         look.next_at.take_if(|next_at| *next_at <= now).is_some()
     }
 
     /// Whether the store of a follower has connected since rows were applied to it again.
-    pub(crate) fn may_have_lost(&self, process: Incarnation, connects: u64) -> bool {
-        self.followers.get(&process).is_none_or(|look| look.connects != Some(connects))
+    pub(crate) fn may_have_lost(&self, process: Incarnation, opened: u64) -> bool {
+        self.followers.get(&process).is_none_or(|look| look.opened != Some(opened))
     }
 
     /// A follower has looked, and applied again what it had to. None if that has failed.
-    pub(crate) fn looked(&mut self, process: Incarnation, connects: Option<u64>, now: Millis) {
+    pub(crate) fn looked(&mut self, process: Incarnation, opened: Option<u64>, now: Millis) {
         if let Some(look) = self.followers.get_mut(&process) {
-            look.connects = connects.or(look.connects);
+            look.opened = opened.or(look.opened);
             look.next_at = Some(now + LOOKS_AFTER);
         }
     }

@@ -31,7 +31,7 @@ pub(crate) struct FollowerTask<D: Database> {
     pub(crate) retain: Duration,
     pub(crate) counters: Arc<FollowerCounters>,
     /// How often each store, by its place, had connected before it was begun to apply retained rows to it again.
-    connects: BTreeMap<usize, u64>,
+    opened: BTreeMap<usize, u64>,
     /// Those that are left.
     again: BTreeMap<usize, RetainedRows>,
     /// How far it has gone through the pending rows that no store has, and through those that some have.
@@ -76,7 +76,7 @@ impl<D: Dialect> FollowerTask<D> {
             listens: true,
             retain: RETAIN,
             counters: Arc::default(),
-            connects: BTreeMap::new(),
+            opened: BTreeMap::new(),
             again: BTreeMap::new(),
             above: [0; 2],
             unknown: BTreeSet::new(),
@@ -255,11 +255,11 @@ impl<D: Dialect> FollowerTask<D> {
         let (mut is_left, retains) = (false, !self.retain.is_zero());
         for place in self.stores.places().filter(|_| retains) {
             // If that grows, a server may have lost what it had acknowledged.
-            let connects = self.stores.0[place].connects().await;
-            if self.connects.get(&place) != Some(&connects) {
+            let opened = self.stores.0[place].opened().await;
+            if self.opened.get(&place) != Some(&opened) {
                 let (after, until) = self.table.times(self.retain).await?;
                 self.again.insert(place, RetainedRows { after, id: 0, until });
-                self.connects.insert(place, connects);
+                self.opened.insert(place, opened);
             }
             is_left |= self.apply_again_to(place).await?;
         }

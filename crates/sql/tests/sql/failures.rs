@@ -63,6 +63,23 @@ async fn what_any_node_of_a_cluster_has_lost_is_applied_again() {
     }
 }
 
+/// Otherwise followers would apply rows again and again to the other nodes of a cluster.
+#[tokio::test]
+async fn a_server_that_is_down_is_not_taken_for_one_that_is_back() {
+    let mut place = Place::start().await;
+    let store = RedisStore::connect(&place.redis.url(), "shop").await.expect("the store");
+    let opened = store.opened().await;
+    place.redis.kill();
+    for _ in 0..20 {
+        assert_eq!(store.opened().await, opened);
+        sleep(Duration::from_millis(20)).await;
+    }
+    place.redis.restart();
+    while store.opened().await == opened {
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_follower_outlives_its_database() {
     let mut place = Place::start().await;
