@@ -411,8 +411,8 @@ impl<K, V, C> Cache<K, V, C> {
         V: Send + Sync + 'static,
         C: Codec<V, Kept = V>,
     {
-        let keys = keys.into_iter().collect();
-        load_many(&self.client.0, keys, &self.options, |key| self.key(key), load)
+        let keys = keys.into_iter().map(|key| (self.key(&key), key)).collect();
+        load_many(&self.client.0, keys, &self.options, load)
     }
 
     /// The value of a key if it is stored and fresh. Loads nothing, and waits for no load.

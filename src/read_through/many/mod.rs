@@ -31,11 +31,42 @@ use crate::shared_error::SharedError;
 use crate::status::CacheStatus;
 
 /// Answers a request for each of these keys: see [`Cache::get_or_load_many`](crate::Cache::get_or_load_many).
+///
+/// More than may be loaded at a time are asked for in parts, each of which leaves room for other callers.
 pub(crate) fn load_many<K, C, F, L, A, E>(
     core: &Arc<Core<C>>,
-    keys: Vec<K>,
+    keys: Vec<(Key, K)>,
     options: &RequestOptions,
-    key_of: impl Fn(&K) -> Key,
+    load: F,
+) -> BatchFuture<A::Answer, E>
+where
+    K: Clone + Send + 'static,
+    F: FnOnce(Vec<K>) -> L + Clone + Send + 'static,
+    L: Future<Output = Result<A, E>> + Send + 'static,
+    A: BatchResponse<K, E, Answer: Send + 'static>,
+    E: Into<BoxError> + Send + Sync + 'static,
+    C: Codec<A::Answer>,
+{
+    let most = core.policy.max_flights;
+    if keys.len() <= most {
+        return load_part(core, keys, options, load);
+    }
+    let (core, options) = (Arc::clone(core), options.clone());
+    let all = async move {
+        let (mut all, mut keys) = (Vec::with_capacity(keys.len()), keys.into_iter());
+        while !keys.as_slice().is_empty() {
+            let part = keys.by_ref().take(most.div_ceil(2)).collect();
+            all.extend(load_part(&core, part, &options, load.clone()).with_status().await);
+        }
+        all
+    };
+    BatchFuture(all.boxed())
+}
+
+fn load_part<K, C, F, L, A, E>(
+    core: &Arc<Core<C>>,
+    keys: Vec<(Key, K)>,
+    options: &RequestOptions,
     load: F,
 ) -> BatchFuture<A::Answer, E>
 where
@@ -49,11 +80,10 @@ where
     let batch = Batch::new(load, keys.len(), core.errors.clone());
     let mut answers = Vec::with_capacity(keys.len());
     let waiting = FuturesUnordered::new();
-    for (number, request) in keys.into_iter().enumerate() {
+    for (number, (key, request)) in keys.into_iter().enumerate() {
         let item = ItemSlot::new(&batch, number);
         let slot = Arc::clone(&item);
         let ask = service_fn(move |request| slot.ask(request));
-        let key = key_of(&request);
         let item = || Some((item.listener(), item.group_of()));
         let mut answer =
             future::begin::<E, _, _, _>(core, key, &ask, request, options.clone(), item);

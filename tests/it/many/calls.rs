@@ -126,3 +126,12 @@ async fn stale_items_are_loaded_again_by_one_call() {
     idle().await;
     assert_eq!(query.calls(), [(0..20).collect::<Vec<_>>(), (0..20).collect()]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn more_keys_than_may_be_loaded_at_a_time_are_asked_for_in_parts() {
+    let query = Query::new();
+    let catalog = catalog(MemoryStore::new(100_000), &query);
+    let expected: Vec<_> = (0..25_000).map(|request| request * 10).collect();
+    assert_eq!(answers(ask_many(&catalog, 0..25_000)).await, expected);
+    assert_eq!(query.calls().len(), 25);
+}
