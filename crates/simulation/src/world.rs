@@ -115,6 +115,7 @@ impl World {
         self.heal()?;
         // Leases of the dead end, breakers close, and what was kept is repeated.
         self.ticks(6_000, false)?;
+        self.use_connections();
         self.shared.has_applied_again();
         self.ticks(1_000, true)?;
         // After the clock was set back, a lease without a holder ends only when it is asked for.
@@ -128,6 +129,18 @@ impl World {
         self.ticks(5_000, false)?;
         find_leaks(&self.shared, &self.plan, &self.processes);
         ControlFlow::Continue(())
+    }
+
+    /// Each process asks for each key, and whether its store has connected. A connection that has ended is noticed when
+    /// it is used, and what the process has invalidated is then repeated, which ends loads.
+    fn use_connections(&mut self) {
+        for process in self.processes.iter_mut().filter(|process| process.runs(self.now)) {
+            let store = process.store.clone();
+            process.spawn(async move { _ = store.opened().await }, self.now);
+            for key in 0..self.plan.keys {
+                process.spawn(process.caller.clone().lookup(key, None), self.now);
+            }
+        }
     }
 
     /// All processes ask for the same keys at once. It breaks off where the run says so.
