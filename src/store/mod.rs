@@ -10,7 +10,7 @@
 //!    ten minutes. Without this, a load slower than its lease would never be stored. Such a
 //!    commit leaves the lease of another holder alone. Every other commit is
 //!    [`Superseded`](Settled::Superseded). The commit of a draft that is an
-//!    [invalidation](Draft::change) raises the watermark to its fence.
+//!    [invalidation](Draft::invalidates) raises the watermark to its fence.
 //! 3. Fencing tokens grow per key, across expiry and restarts. A new one is the largest of the
 //!    watermark + 1, the stored entry's fence + 1, and the store's clock in microseconds.
 //! 4. Time is the store's. No client's clock takes part in a decision about a lease. Whether an
