@@ -87,11 +87,7 @@ async fn one_run(
     let store = redis.connect().await?;
     let cache: Values =
         Cache::builder("item", store.clone()).ttl(Duration::from_secs(600)).build()?;
-    // A process learns how large an entry is by its first read.
-    let never = Arc::new(AtomicU64::new(0));
-    for key in 0..callers {
-        read(cache.clone(), key, Arc::new(AtomicBool::new(true)), Arc::clone(&never)).await;
-    }
+    learn_sizes(&cache, callers).await;
     let alone = small(&cache, LASTS).await;
     let over = Arc::new(AtomicBool::new(false));
     let loads = Arc::new(AtomicU64::new(0));
@@ -125,6 +121,13 @@ async fn one_run(
         if is_passed { "" } else { "  FAIL" },
     );
     Ok(is_passed)
+}
+
+/// A process learns how large an entry is by its first read.
+async fn learn_sizes(cache: &Values, callers: u64) {
+    for key in 0..callers {
+        read(cache.clone(), key, Arc::new(AtomicBool::new(true)), Arc::default()).await;
+    }
 }
 
 /// Reads a large value until all is over, once at least. Returns how often.

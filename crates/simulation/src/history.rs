@@ -309,8 +309,8 @@ impl Shared {
         });
     }
 
-    /// Servers have answered for long enough that followers have applied again what is still in the table: whatever was
-    /// lost, and whoever had applied it.
+    /// Followers have had the time to apply all rows of the table again. So each row holds, even if a failover lost it or
+    /// the process that applied it has ended.
     pub(crate) fn has_applied_again(&self) {
         let now = self.network.now();
         for row in self.with(|history| history.recorded.retained(now)) {

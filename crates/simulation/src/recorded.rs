@@ -25,12 +25,12 @@ pub(crate) struct RecordedChange {
     held_by: Option<Incarnation>,
 }
 
-/// A row that was applied, and stays for a while.
+/// A row that was applied. It stays in the table for [`RETAIN`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AppliedChange {
     pub(crate) what: ChangeOf,
     pub(crate) version: SourceVersion,
-    /// Who has applied it, and when.
+    /// The process that has applied it.
     pub(crate) by: Incarnation,
     at: Millis,
 }
