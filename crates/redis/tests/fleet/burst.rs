@@ -2,8 +2,8 @@
 
 use bellwether_testkit::clock;
 
+use crate::answer::{Answer, How};
 use crate::fleet::{Calls, Fleet, all_have, begin, count, end, gather};
-use crate::messages::{Answer, How};
 use crate::process::Worker;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,10 +5,11 @@ use bellwether_testkit::servers::{RedisCluster, RedisServer};
 use bellwether_testkit::wait::until;
 use futures_util::future::join_all;
 
+use crate::answer::How;
 use crate::burst::behind;
 use crate::database::Database;
 use crate::fleet::{Calls, all_have, begin, count, end};
-use crate::messages::{How, Setup};
+use crate::messages::Setup;
 use crate::process::Worker;
 
 const PROCESSES: usize = 4;

@@ -6,9 +6,10 @@ use bellwether_testkit::clock;
 use bellwether_testkit::wait::until;
 use futures_util::future::join_all;
 
+use crate::answer::How;
 use crate::database::{Load, Loads};
 use crate::fleet::{Fleet, SLACK, all_have, begin, count, end, gather, last_after};
-use crate::messages::{How, Setup};
+use crate::messages::Setup;
 use crate::process::Worker;
 
 const KEY: u64 = 3;

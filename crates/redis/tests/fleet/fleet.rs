@@ -12,13 +12,11 @@ use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::until;
 use futures_util::future::join_all;
 
+use crate::answer::{Answer, How};
 use crate::database::Database;
-use crate::messages::{Answer, How, Setup};
+use crate::messages::{NAMESPACE, Setup};
 use crate::process::Worker;
-use crate::worker::key_of;
-
-/// The namespace of all fleets; each has a server of its own.
-pub(crate) const NAMESPACE: &str = "fleet";
+use crate::rows::key_of;
 
 /// The scheduling delay of a few processes on a busy machine of two cores. A bound with this added
 /// still detects a lost push message, which would cost a lease, or a pause that is long on purpose.

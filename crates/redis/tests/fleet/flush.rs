@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use crate::fared::Fared;
 use crate::fleet::{Fleet, all_have, begin, end};
-use crate::storm::{Fared, Storm};
+use crate::messages::Storm;
 
 const PROCESSES: usize = 4;
 const CALLERS: usize = 25;

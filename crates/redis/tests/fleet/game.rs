@@ -9,8 +9,10 @@ use rand::{Rng, SeedableRng};
 use tokio::time::sleep;
 use tower::Service;
 
-use crate::messages::{Answer, Event, Game, What};
-use crate::worker::{Ask, Member, Rows, key_of};
+use crate::answer::Answer;
+use crate::messages::{Event, Game, What};
+use crate::rows::{Ask, Rows, key_of};
+use crate::worker::Member;
 
 /// One operation of a round, with all its random choices.
 #[derive(Debug)]

@@ -6,8 +6,9 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::index::sample;
 
+use crate::answer::{Answer, How};
 use crate::fleet::{Fleet, SLACK, all_have, begin, count, end, gather, last_after};
-use crate::messages::{Answer, How, Setup};
+use crate::messages::Setup;
 use crate::process::Worker;
 
 const PROCESSES: usize = 3;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use crate::fared::Fared;
 use crate::fleet::{Fleet, SLACK};
-use crate::messages::Setup;
+use crate::messages::{Setup, Storm};
 use crate::process::Worker;
-use crate::storm::{Fared, Storm};
 
 const PROCESSES: usize = 4;
 const KEY: u64 = 7;

@@ -21,12 +21,15 @@
 //! `BELLWETHER_FLEET_ROUNDS` sets how many rounds of history are played (10,000 with keys; a million
 //! take an hour), `BELLWETHER_FLEET_SEED` sets the seed of the random numbers.
 
+mod answer;
+mod fared;
 mod messages;
 
 mod database;
 mod fleet;
 mod game;
 mod process;
+mod rows;
 mod storm;
 mod worker;
 

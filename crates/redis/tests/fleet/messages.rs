@@ -3,13 +3,12 @@
 use std::net::SocketAddr;
 use std::ops::AddAssign;
 
+use bellwether::CacheError;
 use bellwether::stats::{CacheStats, WakeStats};
-use bellwether::{CacheError, CacheStatus, LoadLocation};
 use serde::{Deserialize, Serialize};
 
-use crate::storm::{Fared, Storm};
-use crate::tags::game::TagGame;
-use crate::tags::rows::TagOrder;
+use crate::answer::{Answer, How};
+use crate::fared::Fared;
 
 /// A command to a worker.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -67,43 +66,8 @@ pub(crate) struct Setup {
     pub(crate) cancels: bool,
 }
 
-/// The answer to one caller.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Answer {
-    /// The version of the row, or the error.
-    pub(crate) version: Result<u64, String>,
-    pub(crate) how: How,
-    /// When, by the [clock](bellwether_testkit::clock).
-    pub(crate) at: u64,
-}
-
-/// How an answer came about.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
-pub(crate) enum How {
-    Bypassed,
-    CollapsedElsewhere,
-    CollapsedHere,
-    Failed,
-    Hit,
-    Led { stored: bool },
-    Stale,
-}
-
-impl From<&CacheStatus> for How {
-    fn from(status: &CacheStatus) -> Self {
-        match status {
-            CacheStatus::Hit { .. } => Self::Hit,
-            CacheStatus::Stale { .. } => Self::Stale,
-            CacheStatus::Led { stored } => Self::Led { stored: *stored },
-            CacheStatus::Collapsed { place, .. } => match place {
-                LoadLocation::Remote => Self::CollapsedElsewhere,
-                _ => Self::CollapsedHere,
-            },
-            CacheStatus::Bypass(_) => Self::Bypassed,
-            _ => Self::Failed,
-        }
-    }
-}
+/// The namespace of all fleets; each has a server of its own.
+pub(crate) const NAMESPACE: &str = "fleet";
 
 /// The state of a worker.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -189,4 +153,54 @@ impl What {
             Err(_) => Self::InvalidationFailed,
         }
     }
+}
+
+/// The callers: how many, how often and for how long.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Storm {
+    pub(crate) key: u64,
+    pub(crate) callers: usize,
+    pub(crate) millis: u64,
+    /// How long a caller pauses between an answer and its next call.
+    pub(crate) rest_millis: u64,
+}
+
+/// How a worker plays.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct TagGame {
+    pub(crate) seed: u64,
+    pub(crate) rounds: u64,
+    pub(crate) tracks: u64,
+    pub(crate) of: TagUse,
+    /// Over a store that does not notice invalidations during loads.
+    pub(crate) is_blind: bool,
+}
+
+/// Where tags come from.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) enum TagUse {
+    OfRequest,
+    OfAnswer,
+}
+
+/// An order about rows with tags.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) enum TagOrder {
+    /// Callers ask for rows.
+    Ask(RowCallers),
+    /// Each of the first rows is changed, and its own tag invalidated.
+    InvalidateEach { rows: u64 },
+    /// The tag that all rows have is invalidated.
+    InvalidateAll,
+    /// It is expired, over so many milliseconds.
+    ExpireAll { over_ms: u64 },
+}
+
+/// Callers of one process, and the rows for which they ask: each for a part of them, one by one.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct RowCallers {
+    pub(crate) callers: u64,
+    pub(crate) rows: u64,
+    /// How many callers ask for each row.
+    pub(crate) per_row: u64,
 }

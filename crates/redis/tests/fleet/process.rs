@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use bellwether_testkit::processes;
 
-use crate::messages::{Answer, Command, Event, Game, Reply, Report, Setup};
-use crate::storm::{Fared, Storm};
-use crate::tags::game::TagGame;
-use crate::tags::rows::TagOrder;
+use crate::answer::Answer;
+use crate::fared::Fared;
+use crate::messages::{Command, Event, Game, Reply, Report, Setup, Storm, TagGame, TagOrder};
 
 /// A process of the fleet. Killed and reaped on drop.
 pub(crate) struct Worker {

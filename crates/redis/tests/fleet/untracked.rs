@@ -5,10 +5,11 @@ use bellwether_testkit::servers::{RedisCluster, Reply};
 use bellwether_testkit::wait::until;
 use futures_util::future::join_all;
 
+use crate::answer::How;
 use crate::cluster::calls;
 use crate::database::Database;
 use crate::fleet::{Fleet, all_have, begin, count, end, gather};
-use crate::messages::{How, Setup};
+use crate::messages::Setup;
 use crate::process::Worker;
 
 const KEY: u64 = 7;

@@ -1,29 +1,27 @@
 //! A worker: one process of the fleet, which obeys its test.
 
 use std::collections::HashMap;
-use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
+use bellwether::StoreError;
 use bellwether::adapter::locked;
-use bellwether::service::{Handle, ReadThrough};
-use bellwether::{CacheStatus, Error, Key, ReadThroughLayer, StoreError, Wait, WhenAbandoned};
+use bellwether::service::Handle;
 use bellwether_redis::{RedisOptions, RedisStore};
-use bellwether_testkit::clock;
 use bellwether_testkit::processes::work;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
 use futures_util::poll;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tower::{Layer, Service};
+use tower::Service;
 
+use crate::answer::Answer;
 use crate::database::{Client, Query};
-use crate::fleet::NAMESPACE;
-use crate::messages::{Answer, Command, How, Reply, Report, Setup};
-use crate::tags::rows::{LimitedRows, limited_rows};
+use crate::messages::{Command, NAMESPACE, Reply, Report, Setup};
+use crate::rows::{Ask, LimitedRows, Rows, key_of, limited_rows, rows};
 
 #[test]
 #[ignore = "only of use to the other tests, which run it in processes of its own"]
@@ -59,9 +57,6 @@ async fn connect(options: RedisOptions) -> Result<RedisStore, StoreError> {
 }
 
 const TRIES: usize = 100;
-
-/// The service under test: rows through the cache.
-pub(crate) type Rows = ReadThrough<Loader, fn(&Ask) -> Key>;
 
 impl Member {
     async fn open(setup: Setup) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
@@ -200,79 +195,3 @@ impl Member {
         }
     }
 }
-
-fn rows(store: &RedisStore, database: &Arc<Client>, setup: &Setup) -> Rows {
-    let key_of: fn(&Ask) -> Key = |ask| key_of(ask.key);
-    let wait = match setup.pause_ms {
-        Some(pause) => Wait::tries(1, Duration::from_millis(pause)),
-        None => Wait::at_most(LONG),
-    };
-    ReadThroughLayer::builder(store.clone(), key_of)
-        .ttl(Duration::from_millis(setup.ttl_ms))
-        .stale_if_error(Duration::from_millis(setup.stale_if_error_ms))
-        .lease(Duration::from_millis(setup.lease_ms))
-        .load_timeout(LONG)
-        .wait(wait)
-        .when_abandoned(match setup.cancels {
-            true => WhenAbandoned::Cancel,
-            false => WhenAbandoned::Finish,
-        })
-        .build()
-        .expect("options")
-        .layer(Loader::over(database))
-}
-
-pub(crate) fn key_of(key: u64) -> Key {
-    Key::of("row").with(key)
-}
-
-/// A request, and the time of its load, if there is one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
-    pub(crate) key: u64,
-    pub(crate) before: u64,
-    pub(crate) after: u64,
-}
-
-impl Ask {
-    pub(crate) fn of(key: u64) -> Self {
-        let before = 0;
-        let after = 0;
-        Self { key, before, after }
-    }
-}
-
-/// Asks the database.
-#[derive(Clone, Debug)]
-pub(crate) struct Loader(Arc<Client>);
-
-impl Loader {
-    pub(crate) fn over(database: &Arc<Client>) -> Self {
-        Self(Arc::clone(database))
-    }
-}
-
-impl Service<Ask> for Loader {
-    type Response = u64;
-    type Error = io::Error;
-    type Future = BoxFuture<'static, io::Result<u64>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, Ask { key, before, after }: Ask) -> Self::Future {
-        let client = Arc::clone(&self.0);
-        Box::pin(async move { client.ask(Query::Load { key, before, after }).await })
-    }
-}
-
-impl Answer {
-    pub(crate) fn of(answer: (Result<u64, Error<io::Error>>, CacheStatus)) -> Self {
-        let at = clock::now();
-        Self { version: answer.0.map_err(|error| error.to_string()), how: How::from(&answer.1), at }
-    }
-}
-
-/// Longer than any test lasts.
-pub(crate) const LONG: Duration = Duration::from_secs(300);

@@ -177,7 +177,7 @@ fn what_had_returned_in_an_earlier_batch_binds_all_later_ones() {
 }
 
 fn read(key: u64, began: u64, ended: u64, version: u64) -> Event {
-    let how = crate::messages::How::Hit;
+    let how = crate::answer::How::Hit;
     let what = What::Read { version, how };
     Event { key, began, ended, what }
 }

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::checker::Checked;
-use crate::messages::{Event, How, What};
+use crate::answer::How;
+use crate::messages::{Event, What};
 
 #[derive(Debug, Default)]
 pub(crate) struct Tally {

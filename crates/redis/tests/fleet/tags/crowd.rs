@@ -10,10 +10,11 @@ use bellwether_testkit::seeds;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use super::rows::{LOADS_AT_ONCE, RowCallers, TagOrder};
+use crate::answer::How;
 use crate::fleet::Fleet;
-use crate::messages::{Event, How, Setup, What};
+use crate::messages::{Event, RowCallers, Setup, TagOrder, What};
 use crate::process::Worker;
+use crate::rows::LOADS_AT_ONCE;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement: run it on a machine that does nothing else"]

@@ -13,32 +13,14 @@ use bellwether_testkit::clock;
 use futures_util::future::{BoxFuture, join_all};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tower::{Layer, Service};
 
 use super::blind::BlindStore;
+use crate::answer::How;
 use crate::database::{Client, Query};
-use crate::messages::{Event, How, What};
+use crate::messages::{Event, TagGame, TagUse, What};
 use crate::worker::Member;
-
-/// How a worker plays.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub(crate) struct TagGame {
-    pub(crate) seed: u64,
-    pub(crate) rounds: u64,
-    pub(crate) tracks: u64,
-    pub(crate) of: TagUse,
-    /// Over a store that does not notice invalidations during loads.
-    pub(crate) is_blind: bool,
-}
-
-/// Where tags come from.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) enum TagUse {
-    OfRequest,
-    OfAnswer,
-}
 
 /// A row: its group, and the version of that.
 type GroupVersion = (u64, u64);

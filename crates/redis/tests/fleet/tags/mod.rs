@@ -25,11 +25,11 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::time::sleep;
 
-use self::game::{TagGame, TagUse, key_of};
+use self::game::key_of;
 use self::oblivion::{Oblivion, Targets};
 use self::readers::Readers;
-use crate::fleet::{Fleet, NAMESPACE};
-use crate::messages::{Event, Setup};
+use crate::fleet::Fleet;
+use crate::messages::{Event, NAMESPACE, Setup, TagGame, TagUse};
 use crate::process::Worker;
 
 /// Tags that are known from the request: whatever Redis forgets, and whenever.

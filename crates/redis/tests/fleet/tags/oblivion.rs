@@ -5,7 +5,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::game::{GROUPS, KEYS, key_of, tag_of};
-use crate::fleet::NAMESPACE;
+use crate::messages::NAMESPACE;
 
 /// What Redis forgets.
 #[derive(Clone, Copy, Debug)]

@@ -9,10 +9,9 @@ use futures_util::future::join_all;
 use tokio::time::sleep;
 
 use super::readers::Readers;
-use super::rows::{RowCallers, TagOrder};
 use super::{has_near, silence};
 use crate::fleet::Fleet;
-use crate::messages::{Event, Setup, What};
+use crate::messages::{Event, RowCallers, Setup, TagOrder, What};
 use crate::process::Worker;
 
 #[tokio::test(flavor = "multi_thread")]

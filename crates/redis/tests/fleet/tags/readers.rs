@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::has_near;
+use crate::answer::How;
 use crate::history::checker::{Checker, Stale};
-use crate::messages::{Event, How, What};
+use crate::messages::{Event, What};
 
 /// The checked reads of all processes.
 #[derive(Debug)]

@@ -1,72 +1,16 @@
 //! A worker's rows with tags, of which it loads a few at once, and the orders about them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::service::ReadThrough;
-use bellwether::{Key, ReadThroughLayer, Tag, Wait};
-use bellwether_redis::RedisStore;
 use bellwether_testkit::clock;
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
-use serde::{Deserialize, Serialize};
-use tower::limit::ConcurrencyLimit;
-use tower::{Layer, Service};
+use tower::Service;
 
-use crate::database::Client;
-use crate::messages::{Answer, Event, Setup, What};
-use crate::worker::{Ask, LONG, Loader, Member, key_of};
-
-/// An order about rows with tags.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub(crate) enum TagOrder {
-    /// Callers ask for rows.
-    Ask(RowCallers),
-    /// Each of the first rows is changed, and its own tag invalidated.
-    InvalidateEach { rows: u64 },
-    /// The tag that all rows have is invalidated.
-    InvalidateAll,
-    /// It is expired, over so many milliseconds.
-    ExpireAll { over_ms: u64 },
-}
-
-/// Callers of one process, and the rows for which they ask: each for a part of them, one by one.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub(crate) struct RowCallers {
-    pub(crate) callers: u64,
-    pub(crate) rows: u64,
-    /// How many callers ask for each row.
-    pub(crate) per_row: u64,
-}
-
-/// Rows through the cache, with a bound below it.
-pub(crate) type LimitedRows = ReadThrough<ConcurrencyLimit<Loader>, fn(&Ask) -> Key>;
-
-fn tag_of_row(row: u64) -> Tag {
-    Tag::of("row").with(row)
-}
-
-fn tag_of_all() -> Tag {
-    Tag::of("all rows")
-}
-
-pub(crate) fn limited_rows(
-    store: &RedisStore,
-    database: &Arc<Client>,
-    setup: &Setup,
-) -> LimitedRows {
-    let key: fn(&Ask) -> Key = |ask| key_of(ask.key);
-    ReadThroughLayer::builder(store.clone(), key)
-        .ttl(Duration::from_millis(setup.ttl_ms))
-        .stale_while_revalidate(LONG)
-        .lease(Duration::from_millis(setup.lease_ms))
-        .load_timeout(LONG)
-        .wait(Wait::at_most(LONG))
-        .tags(|ask: &Ask| [tag_of_row(ask.key), tag_of_all()])
-        .build()
-        .expect("options")
-        .layer(ConcurrencyLimit::new(Loader::over(database), LOADS_AT_ONCE))
-}
+use crate::answer::Answer;
+use crate::messages::{Event, RowCallers, TagOrder, What};
+use crate::rows::{Ask, LimitedRows, tag_of_all, tag_of_row};
+use crate::worker::Member;
 
 impl Member {
     /// Does as it is told. The key of an event is a row.
@@ -127,9 +71,6 @@ async fn ask(service: &LimitedRows, row: u64) -> Event {
     };
     Event { key: row, began, ended, what }
 }
-
-/// How many rows a process loads at once.
-pub(crate) const LOADS_AT_ONCE: usize = 8;
 
 /// How many invalidations a process makes at once.
 const CHANGES_AT_ONCE: usize = 50;
