@@ -22,7 +22,7 @@ use self::scope::{Carried, FlightHold, FlightMemory, Scope, TaskEvent, TaskState
 use self::settling::Settling;
 use super::core::Core;
 use super::load::{LentJob, Loader};
-use super::load_group::GroupOfItem;
+use super::load_group::LoadGroup;
 use super::outcome::Outcome;
 use super::remembered::OrphanGuard;
 use super::step::{self, AnswerOf, LeaseHold, Meanwhile, Share, Step, WaiterAction};
@@ -71,8 +71,8 @@ pub(crate) struct FlightOpener {
     pub(crate) around: WaitingSpan,
     /// It has just read the store, and found nothing usable.
     pub(crate) has_looked_up: bool,
-    /// It is an item of a batch.
-    pub(crate) group_of: Option<GroupOfItem>,
+    /// It is an item of a batch, and shares its permits.
+    pub(crate) group: Option<Arc<LoadGroup>>,
 }
 
 impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
@@ -266,8 +266,8 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
 
     fn queueing(&self) -> Queueing<'_> {
         let Scope { core, leader, .. } = &self.scope;
-        let (bound, group_of) = (core.loads.bound.as_ref(), self.opener.group_of.as_ref());
-        Queueing { leader, bound, group_of, has_waited: self.memory.waited }
+        let (bound, group) = (core.loads.bound.as_ref(), self.opener.group.as_deref());
+        Queueing { leader, bound, group, has_waited: self.memory.waited }
     }
 
     /// Waits for a message, for a change of the key, for a delay, or until the last waiter leaves:

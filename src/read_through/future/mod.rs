@@ -23,7 +23,7 @@ use self::state::{State, answer_by, failure, has_runtime};
 use super::core::{Core, Peeked};
 use super::key_request::RequestOptions;
 use super::load::{Job, Loader, load_alone};
-use super::load_group::GroupOfItem;
+use super::load_group::LoadGroup;
 use crate::box_future::BoxFuture;
 use crate::codec::Codec;
 use crate::error::{CacheError, CacheErrorKind, Error};
@@ -151,7 +151,7 @@ pub(super) fn begin<E: 'static, S, Req: Send + 'static, C: Codec<S::Response>>(
     service: &S,
     request: Req,
     options: RequestOptions,
-    item: impl FnOnce() -> Option<(PhaseListener, GroupOfItem)>,
+    item: impl FnOnce() -> Option<(PhaseListener, Arc<LoadGroup>)>,
 ) -> AnswerFuture<S::Response, S::Error>
 where
     S: Loader<Req, Response: Send>,
@@ -179,7 +179,7 @@ fn pending<E: 'static, S, Req: Send + 'static, C: Codec<S::Response>>(
     request: Req,
     options: RequestOptions,
     peeked: Peeked<S::Response>,
-    item: Option<(PhaseListener, GroupOfItem)>,
+    item: Option<(PhaseListener, Arc<LoadGroup>)>,
 ) -> AnswerFuture<S::Response, S::Error>
 where
     S: Loader<Req, Response: Send>,
@@ -195,7 +195,7 @@ where
     let job = Job { service: service.clone(), request };
     let types = TypeId::of::<(C::Kept, E)>();
     let mut request = PendingRequest::new(Arc::clone(core), key, types, tags, job, options);
-    (request.listener, request.group_of) = item.unzip();
+    (request.listener, request.group) = item.unzip();
     let request = TimedRequest { request, state: State::Begun(peeked), sleep: None };
     AnswerFuture(Stage::Pending(Box::pin(request)))
 }
