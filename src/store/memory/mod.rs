@@ -158,19 +158,14 @@ impl MemoryStore {
         Box::pin(async move { Ok(operation(&store, store.0.clock.now())) })
     }
 
-    /// The current epochs of tags.
-    fn view(&self, tags: &Tags, now: Moment) -> Vec<TagView> {
-        self.0.tags.view(tags, &self.0.sequence, now)
-    }
-
     /// The tags of an entry to be stored, unless one has changed since its lease was granted.
-    fn tags_of(&self, lease: &Lease, draft: &Draft, now: Moment) -> Option<Vec<TagView>> {
-        let before = self.view(lease.claim.tags(), now);
+    fn tags_of(&self, lease: &Lease, draft: &Draft) -> Option<Vec<TagView>> {
+        let before = self.0.tags.view(lease.claim.tags());
         let mut unchanged = before.iter().map(|view| view.epoch).eq(lease.epochs.iter().copied());
         let mut all = before;
-        for view in self.view(&draft.tags, now) {
+        for view in self.0.tags.view(&draft.tags) {
             if all.iter().all(|known| known.epoch.tag != view.epoch.tag) {
-                unchanged &= view.changed <= lease.fence;
+                unchanged &= view.epoch.soft <= lease.fence;
                 all.push(view);
             }
         }
@@ -179,7 +174,7 @@ impl MemoryStore {
     }
 
     fn commit(&self, lease: &Lease, draft: Draft, now: Moment) -> Settled {
-        let tags = self.tags_of(lease, &draft, now);
+        let tags = self.tags_of(lease, &draft);
         self.shard(lease.key(), |shard| match tags {
             Some(tags) => shard.commit(lease, draft, tags, now),
             None => {
@@ -220,7 +215,7 @@ impl Store for MemoryStore {
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         let key = claim.key().clone();
         self.answer(move |store, now| {
-            let tags = store.view(claim.tags(), now);
+            let tags = store.0.tags.view(claim.tags());
             store.shard(&key, |shard| shard.acquire(claim, term, accept, tags, now))
         })
     }

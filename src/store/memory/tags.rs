@@ -37,7 +37,7 @@ struct TagTable {
     /// At this count, tags without entries and leases are removed. As many were added since the
     /// last removal, so the cost per tag is constant.
     sweep_at: usize,
-    /// The latest change of all removed tags. It counts as a change of each absent tag.
+    /// The latest epoch of all removed tags. An absent tag has this one: it was not changed since.
     forgotten: u64,
 }
 
@@ -47,14 +47,7 @@ pub(super) struct MemoryTag {
     /// The soft epoch, which every change replaces.
     soft: AtomicU64,
     /// Guards the rest, and writes to `soft`. Held for a few instructions.
-    state: Mutex<ChangedTag>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct ChangedTag {
-    state: TagState,
-    /// The epoch of the latest invalidation or expiry, or zero.
-    changed: u64,
+    state: Mutex<TagState>,
 }
 
 /// A tag as it was at one moment.
@@ -62,50 +55,45 @@ struct ChangedTag {
 pub(super) struct TagView {
     pub(super) tag: Arc<MemoryTag>,
     pub(super) epoch: TagEpoch,
-    /// The epoch of its latest invalidation or expiry, or zero.
-    pub(super) changed: u64,
 }
 
 impl MemoryTags {
     /// The current epochs of tags. Absent ones are made.
-    pub(super) fn view(&self, tags: &Tags, sequence: &Sequence, now: Moment) -> Vec<TagView> {
+    pub(super) fn view(&self, tags: &Tags) -> Vec<TagView> {
         if tags.is_empty() {
             return Vec::new();
         }
         let mut table = locked(&self.table);
-        let view = |digest| table.at(digest, sequence, now).view(digest);
+        let view = |digest| table.at(digest).view(digest);
         tags.iter().copied().map(view).collect()
     }
 
     /// An invalidation replaces both epochs of a tag, and an expiry the soft one.
     pub(super) fn change(&self, tag: Digest, change: Withdrawal, sequence: &Sequence, now: Moment) {
-        let tag = locked(&self.table).at(tag, sequence, now);
-        let mut changed = locked(&tag.state);
+        let tag = locked(&self.table).at(tag);
+        let mut state = locked(&tag.state);
         let soft = sequence.next(now);
-        let TagState { hard, soft: before, .. } = changed.state;
+        let TagState { hard, soft: before, .. } = *state;
         let (hard, spread) = match change {
             Withdrawal::Invalidate => (soft, None),
             Withdrawal::Expire { over } => {
                 (hard, (!over.is_zero()).then_some(Spread { before, over }))
             }
         };
-        let state = TagState { hard, soft, expired_at: now.micros, spread };
-        *changed = ChangedTag { state, changed: soft };
+        *state = TagState { hard, soft, expired_at: now.micros, spread };
         tag.soft.store(soft, Ordering::Release);
     }
 }
 
 impl TagTable {
-    fn at(&mut self, digest: Digest, sequence: &Sequence, now: Moment) -> Arc<MemoryTag> {
+    fn at(&mut self, digest: Digest) -> Arc<MemoryTag> {
         if self.tags.len() >= self.sweep_at.max(FIRST_SWEEP) {
             self.sweep();
         }
-        let forgotten = self.forgotten;
+        let epoch = self.forgotten;
         let made = || {
-            let epoch = sequence.next(now);
-            let state = TagState { hard: epoch, soft: epoch, expired_at: now.micros, spread: None };
-            let state = Mutex::new(ChangedTag { state, changed: forgotten });
-            Arc::new(MemoryTag { soft: AtomicU64::new(epoch), state })
+            let state = TagState { hard: epoch, soft: epoch, expired_at: 0, spread: None };
+            Arc::new(MemoryTag { soft: AtomicU64::new(epoch), state: Mutex::new(state) })
         };
         Arc::clone(self.tags.entry(digest).or_insert_with(made))
     }
@@ -116,7 +104,7 @@ impl TagTable {
             // Without other references, no entry and no lease has it. New ones need this table.
             let is_used = Arc::strong_count(tag) > 1;
             if !is_used {
-                forgotten = forgotten.max(locked(&tag.state).changed);
+                forgotten = forgotten.max(tag.soft.load(Ordering::Acquire));
             }
             is_used
         });
@@ -132,14 +120,14 @@ impl MemoryTag {
         if self.soft.load(Ordering::Acquire) == seen.soft {
             return Standing::Current;
         }
-        let ChangedTag { state, .. } = *locked(&self.state);
+        let state = *locked(&self.state);
         // Its clock is never set back.
         state.standing(seen, &key(), || u64::MAX)
     }
 
     fn view(self: Arc<Self>, digest: Digest) -> TagView {
-        let ChangedTag { state: TagState { hard, soft, .. }, changed } = *locked(&self.state);
-        TagView { tag: self, epoch: TagEpoch { tag: digest, hard, soft }, changed }
+        let TagState { hard, soft, .. } = *locked(&self.state);
+        TagView { tag: self, epoch: TagEpoch { tag: digest, hard, soft } }
     }
 }
 
@@ -166,14 +154,14 @@ mod tests {
     fn tags_without_entries_are_forgotten_and_their_invalidations_are_not() {
         let (tags, sequence) = (MemoryTags::default(), Sequence::default());
         let now = Clock::start().now();
-        let used = tags.view(&shelf(0), &sequence, now);
+        let used = tags.view(&shelf(0));
         let fence = sequence.next(now);
         tags.change(Tag::of("shelf").with(1).digest(), Withdrawal::Invalidate, &sequence, now);
         for number in 2..10_000 {
-            drop(tags.view(&shelf(number), &sequence, now));
+            drop(tags.view(&shelf(number)));
             assert!(locked(&tags.table).tags.len() <= FIRST_SWEEP + 1);
         }
-        assert_eq!(tags.view(&shelf(0), &sequence, now)[0].epoch, used[0].epoch);
-        assert!(tags.view(&shelf(1), &sequence, now)[0].changed > fence);
+        assert_eq!(tags.view(&shelf(0))[0].epoch, used[0].epoch);
+        assert!(tags.view(&shelf(1))[0].epoch.soft > fence);
     }
 }
