@@ -276,8 +276,7 @@ macro_rules! whole_numbers {
         impl CacheKey for $number {
             #[inline]
             fn add_to(&self, key: &mut Key) {
-                key.parts.push(NUMBER);
-                key.parts.extend_from_slice(&i128::from(*self).to_be_bytes());
+                KeyPart::Number(i128::from(*self)).add_to(key);
             }
 
             $($($list)*)?
@@ -293,25 +292,14 @@ macro_rules! whole_numbers {
 
 whole_numbers!(i8, i16, i32, i64, i128, u16, u32, u64, u8 {
     fn add_list(list: &[Self], key: &mut Key) {
-        write_framed(&mut key.parts, BYTES, list.len(), list);
+        KeyPart::Bytes(list).add_to(key);
     }
 });
-
-impl CacheKey for u128 {
-    fn add_to(&self, key: &mut Key) {
-        match i128::try_from(*self) {
-            Ok(number) => number.add_to(key),
-            Err(_) => {
-                key.parts.push(LARGE_NUMBER);
-                key.parts.extend_from_slice(&self.to_be_bytes());
-            }
-        }
-    }
-}
 
 macro_rules! keys_like_another {
     ($(($($generics:tt)*) $key:ty: |$it:ident| $other:expr;)*) => {$(
         impl<$($generics)*> CacheKey for $key {
+            #[inline]
             fn add_to(&self, key: &mut Key) {
                 let $it = self;
                 $other.add_to(key);
@@ -321,6 +309,10 @@ macro_rules! keys_like_another {
 }
 
 keys_like_another! {
+    () bool: |truth| KeyPart::Truth(*truth);
+    () str: |text| KeyPart::Text(text);
+    () Uuid: |id| KeyPart::Uuid(*id);
+    () u128: |number| i128::try_from(*number).map_or(KeyPart::LargeNumber(*number), KeyPart::Number);
     () usize: |number| (*number as u64);
     () isize: |number| (*number as i64);
     () NonZero<usize>: |number| number.get();
@@ -340,18 +332,6 @@ keys_like_another! {
     (T: CacheKey + ?Sized) Arc<T>: |it| (**it);
 }
 
-impl CacheKey for bool {
-    fn add_to(&self, key: &mut Key) {
-        key.parts.extend_from_slice(&[TRUTH, u8::from(*self)]);
-    }
-}
-
-impl CacheKey for str {
-    fn add_to(&self, key: &mut Key) {
-        write_framed(&mut key.parts, TEXT, self.len(), self.as_bytes());
-    }
-}
-
 impl<T: CacheKey> CacheKey for [T] {
     fn add_to(&self, key: &mut Key) {
         T::add_list(self, key);
@@ -364,13 +344,6 @@ impl CacheKey for SystemTime {
         let nanos = |time: Duration| time.as_nanos() as i128;
         let since = self.duration_since(UNIX_EPOCH);
         since.map_or_else(|before| -nanos(before.duration()), nanos).add_to(key);
-    }
-}
-
-impl CacheKey for Uuid {
-    fn add_to(&self, key: &mut Key) {
-        key.parts.push(UUID);
-        key.parts.extend_from_slice(self.as_bytes());
     }
 }
 
@@ -407,6 +380,13 @@ tuples!(A B C);
 tuples!(A B C D);
 tuples!(A B C D E);
 tuples!(A B C D E F);
+
+/// Writes a tag and the bytes.
+#[inline]
+fn write_tagged(parts: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
+    parts.push(tag);
+    parts.extend_from_slice(bytes);
+}
 
 /// Writes a tag, the length in 4 bytes, and the bytes.
 #[inline]
@@ -446,17 +426,19 @@ pub enum KeyPart<'a> {
 }
 
 impl CacheKey for KeyPart<'_> {
+    #[inline]
     fn add_to(&self, key: &mut Key) {
+        let parts = &mut key.parts;
         match self {
-            Self::Text(text) => text.add_to(key),
-            Self::Bytes(bytes) => bytes.add_to(key),
-            Self::Number(number) => number.add_to(key),
-            Self::LargeNumber(number) => number.add_to(key),
-            Self::Truth(truth) => truth.add_to(key),
-            Self::Uuid(uuid) => uuid.add_to(key),
-            Self::List(length) => write_framed(&mut key.parts, LIST, *length as usize, &[]),
-            Self::Some => key.parts.push(SOME),
-            Self::None => key.parts.push(NONE),
+            Self::Text(text) => write_framed(parts, TEXT, text.len(), text.as_bytes()),
+            Self::Bytes(bytes) => write_framed(parts, BYTES, bytes.len(), bytes),
+            Self::Number(number) => write_tagged(parts, NUMBER, &number.to_be_bytes()),
+            Self::LargeNumber(number) => write_tagged(parts, LARGE_NUMBER, &number.to_be_bytes()),
+            Self::Truth(truth) => write_tagged(parts, TRUTH, &[u8::from(*truth)]),
+            Self::Uuid(uuid) => write_tagged(parts, UUID, uuid.as_bytes()),
+            Self::List(length) => write_framed(parts, LIST, *length as usize, &[]),
+            Self::Some => parts.push(SOME),
+            Self::None => parts.push(NONE),
         }
     }
 }
