@@ -113,25 +113,27 @@ impl<S: Store> OutageStore<S> {
     ) -> Result<Option<Entry>, StoreError> {
         match asked.await {
             Ok(found) => {
-                if !self.is_off() {
-                    self.0.answered(key, found.is_some());
-                }
+                self.0.answered(key, found.is_some());
                 Ok(found)
             }
-            Err(error) if is_outage(&error) && !self.is_off() => {
+            Err(error) if self.0.stands_in(&error) => {
                 self.0.health.failed(key, error);
                 self.0.look_up_locally(key.clone(), tags.clone()).await
             }
             Err(error) => Err(error),
         }
     }
-
-    fn is_off(&self) -> bool {
-        self.0.ttl.is_zero()
-    }
 }
 
 impl<S: Store> Inner<S> {
+    /// Whether the memory answers after this failure: if the primary cannot answer, or refuses to. What else
+    /// fails would fail without it as well.
+    fn stands_in(&self, error: &StoreError) -> bool {
+        let is_outage =
+            !matches!(error.kind(), StoreErrorKind::Malformed | StoreErrorKind::Unsupported);
+        is_outage && !self.ttl.is_zero()
+    }
+
     /// The primary has answered. If it gave an entry or a lease of a key, the memory's of that key end.
     fn answered(&self, key: &Key, gave: bool) {
         if self.health.is_spotless() {
@@ -213,8 +215,7 @@ impl<S: Store> Store for OutageStore<S> {
     }
 
     fn watch(&self, key: &Key) -> Watch {
-        let watch = self.0.primary.watch(key);
-        if self.is_off() { watch } else { watch.beside(self.0.local.watch(key)) }
+        self.0.primary.watch(key).beside(self.0.local.watch(key))
     }
 
     fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
@@ -226,9 +227,6 @@ impl<S: Store> Store for OutageStore<S> {
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
-        if self.is_off() {
-            return self.0.primary.acquire(claim, term, accept);
-        }
         let store = Arc::clone(&self.0);
         Box::pin(async move {
             if let Some(error) = store.health.just_failed(claim.key()) {
@@ -239,7 +237,7 @@ impl<S: Store> Store for OutageStore<S> {
                     store.answered(claim.key(), gives(&acquired));
                     Ok(acquired)
                 }
-                Err(error) if is_outage(&error) => {
+                Err(error) if store.stands_in(&error) => {
                     store.health.failed(claim.key(), error.clone());
                     store.acquire_locally(claim, term, accept, error).await
                 }
@@ -280,9 +278,6 @@ impl<S: Store> Store for OutageStore<S> {
 
     fn withdraw(&self, target: WithdrawalTarget, change: Withdrawal) -> StoreFuture<bool> {
         let asked = self.0.primary.withdraw(target.clone(), change);
-        if self.is_off() {
-            return asked;
-        }
         let store = Arc::clone(&self.0);
         Box::pin(async move {
             store.change_locally(&target, change).await;
@@ -302,11 +297,6 @@ impl<S> Clone for OutageStore<S> {
 
 crate::debug_fields! { OutageStore<S> where S: Debug => |it|
     primary = it.0.primary, ttl = it.0.ttl, local = it.0.local, health = it.0.health
-}
-
-/// Whether the primary cannot answer, or refuses to. What else fails would fail without it as well.
-fn is_outage(error: &StoreError) -> bool {
-    !matches!(error.kind(), StoreErrorKind::Malformed | StoreErrorKind::Unsupported)
 }
 
 /// Whether an answer of the primary has its entry or its lease.
