@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::queueing::{LoadAdmission, Queueing};
-use super::scope::{AskedFallback, Carried, FlightHold, GrantedLease, Purpose, Scope};
+use super::scope::{Carried, FlightHold, GrantedLease, Purpose, Scope};
 use super::settling::{SHARE, renewing};
 use crate::codec::Codec;
 use crate::error::CacheError;
@@ -32,7 +32,6 @@ use crate::trace::CallerSpan;
 pub(super) struct FlightLoad<'a, S, Req, C> {
     pub(super) scope: &'a Scope<S, Req, C>,
     pub(super) hold: &'a FlightHold,
-    pub(super) fallback: Option<&'a AskedFallback>,
     pub(super) queueing: Queueing<'a>,
 }
 
@@ -62,10 +61,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
         }
         let until_it_has_ended = match admission {
             Some(admission) => admission,
-            None => match self.admission().await {
-                Ok(admission) => admission,
-                Err(refused) => return refused,
-            },
+            None => self.admission().await?,
         };
         let job = locked(job).take()?;
         let (why, known) = (cause.0, self.known());
@@ -90,28 +86,24 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
         Some(self.judge(answer, why, known, began, started.elapsed()))
     }
 
-    /// Queues a load that has not asked the store for a lease. Or what the flight ends with instead: nothing
-    /// if no waiter is left.
-    async fn admission(&self) -> Result<LoadAdmission, Option<AnswerOf<Carried>>> {
+    /// Queues a load that has not asked the store for a lease. `None` if no waiter is left, or if the waits of
+    /// all have run out: those end with an error.
+    async fn admission(&self) -> Option<LoadAdmission> {
         let Scope { core, leader, purpose, .. } = self.scope;
         if let Some(admission) = self.queueing.at_once() {
-            return Ok(admission);
+            return Some(admission);
         }
         let max_wait = match purpose {
             Purpose::Uncached => core.policy.max_wait(),
             // The waits of its callers run out.
             _ => Duration::MAX,
         };
-        match timeout(max_wait, self.queueing.wait()).await {
-            Ok(admission) => admission.ok_or(None),
-            Err(_) => {
-                let most = core.loads.bound.as_ref().map_or(0, Loads::most);
-                let full = CacheError::full(leader.key(), most, CacheError::LOADS);
-                let (began, outcome) = (leader.generation(), Outcome::Failed(full));
-                let (share, record, fallback) = (Share::All, None, None);
-                Err(Some(LoadAnswer { began, outcome, share, record, fallback }))
-            }
-        }
+        timeout(max_wait, self.queueing.wait()).await.unwrap_or_else(|_| {
+            let most = core.loads.bound.as_ref().map_or(0, Loads::most);
+            let full = CacheError::full(leader.key(), most, CacheError::LOADS);
+            leader.close_with(Outcome::Failed(full));
+            None
+        })
     }
 
     /// Which failures its own is one of.
@@ -133,9 +125,9 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
         let (failures, replaces) = match (self.hold, self.kind()) {
             (LeaseHold::Lease(lease), FailureKind::Shared) => {
                 let own = if is_reported && lease.is_shared() { 0 } else { times };
-                (lease.failures.max(own), lease.replaces)
+                (lease.failures.max(own), lease.replaces())
             }
-            (LeaseHold::Lease(lease), FailureKind::Unshared) => (times, lease.replaces),
+            (LeaseHold::Lease(lease), FailureKind::Unshared) => (times, lease.replaces()),
             _ => (times, false),
         };
         let windows = core.policy.failures.windows;
@@ -155,8 +147,8 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
         let Verdict { share, is_stored, remember } = verdict(answer.kind, known);
         let outcome = answer.outcome.clone().with(status(why));
         let has_failed = answer.draft.is_none() && answer.kind != AnswerKind::Unconfirmed;
-        let fallback = self.fallback.filter(|_| has_failed);
-        let fallback = self.scope.stale_fallback(fallback).zip(fallback.map(|(asked, _)| *asked));
+        let fallback = self.scope.memory.fallback.as_ref().filter(|_| has_failed);
+        let fallback = fallback.and_then(|(asked, _)| Some((self.scope.stale_fallback()?, *asked)));
         let record = match (remember, share) {
             (Remember::Nothing, _) => None,
             (Remember::Failure | Remember::Cooldown, _) => {

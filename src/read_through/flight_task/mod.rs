@@ -18,7 +18,7 @@ pub(crate) use self::scope::Purpose;
 
 use self::loading::FlightLoad;
 use self::queueing::{LoadAdmission, Queueing};
-use self::scope::{Carried, FlightHold, FlightMemory, Scope, TaskEvent, TaskState};
+use self::scope::{Carried, FlightHold, Scope, TaskEvent, TaskState};
 use self::settling::Settling;
 use super::core::Core;
 use super::load::{LentJob, Loader};
@@ -41,7 +41,6 @@ pub(crate) struct FlightTask<S, Req, C> {
     /// Before the leader, whose drop wakes waiters: one of them releases the lease.
     orphan: OrphanGuard,
     scope: Scope<S, Req, C>,
-    memory: FlightMemory,
     watch: Watch,
     backoff: Backoff,
     /// Since when it waits without a message.
@@ -95,8 +94,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
         Self {
             orphan: core.loads.orphaned.guard(&claim, core.policy.lease),
             backoff: core.policy.backoff(!watch.is_silent()),
-            scope: Scope { core, leader, job, claim, purpose },
-            memory: purpose.memory(),
+            scope: Scope { core, leader, job, claim, purpose, memory: purpose.memory() },
             watch,
             unheard_since: None,
             took: Duration::ZERO,
@@ -185,7 +183,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
 
     /// Performs the actions after an event, and returns the next state.
     fn take(&mut self, event: TaskEvent) -> TaskState {
-        let Step { actions, state } = step::next(event, &mut self.memory);
+        let Step { actions, state } = step::next(event, &mut self.scope.memory);
         actions.into_iter().for_each(|action| self.act(action));
         state
     }
@@ -214,14 +212,13 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
         let scope = &self.scope;
         Some(match state {
             TaskState::Acquiring => self.acquire().await,
-            TaskState::LookingUp { late } => scope.look_up(late, &self.memory).await,
+            TaskState::LookingUp { late } => scope.look_up(late).await,
             TaskState::Waiting { asked, other: (it, left) } => self.wait(asked, &it, left).await,
             TaskState::Loading { hold, meanwhile } => {
                 let cause = (self.load_reason(&hold), self.trigger());
                 let admission = self.admission.take();
-                let fallback = self.memory.fallback.as_ref();
                 let (scope, queueing) = (&self.scope, self.queueing());
-                let load = FlightLoad { scope, hold: &hold, fallback, queueing };
+                let load = FlightLoad { scope, hold: &hold, queueing };
                 match load.run(admission, cause, meanwhile).await {
                     Some(answer) => TaskEvent::LoadEnded { hold, answer },
                     None => TaskEvent::NotLoaded { hold },
@@ -250,7 +247,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
             self.admission = self.queueing().at_once();
         }
         if self.admission.is_none() && !mem::replace(&mut self.has_looked, true) {
-            return self.scope.look_before_the_queue(&mut self.memory).await;
+            return self.scope.look_before_the_queue().await;
         }
         if self.admission.is_none() {
             self.admission = self.queueing().wait().await;
@@ -259,15 +256,15 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
             return TaskEvent::Abandoned;
         }
         let asked_at = Instant::now();
-        let event = self.scope.acquire(&mut self.memory).await;
+        let event = self.scope.acquire().await;
         self.took = asked_at.elapsed();
         event
     }
 
     fn queueing(&self) -> Queueing<'_> {
-        let Scope { core, leader, .. } = &self.scope;
+        let Scope { core, leader, memory, .. } = &self.scope;
         let (bound, group) = (core.loads.bound.as_ref(), self.opener.group.as_deref());
-        Queueing { leader, bound, group, has_waited: self.memory.waited }
+        Queueing { leader, bound, group, has_waited: memory.waited }
     }
 
     /// Waits for a message, for a change of the key, for a delay, or until the last waiter leaves:
@@ -278,12 +275,12 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
         if self.background.is_some() {
             self.opener.span = CallerSpan::default();
         }
+        self.scope.memory.waited = true;
         let Scope { core, leader, .. } = &self.scope;
         leader.enter(Phase::Waiting);
         let waited = self.unheard_since.get_or_insert_with(Instant::now).elapsed();
         // Not the same thing at once from a store that is busy.
         let delay = self.backoff.next(jitter(), left, waited.max(self.took * BUSY));
-        self.memory.waited = true;
         // By its next request the other process may have stored its answer.
         self.has_looked = false;
         let statistics = &core.statistics;
@@ -295,7 +292,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
                 // It may have been the end of the connection for messages.
                 self.unheard_since = None;
                 if let Some(entry) = entry.filter(|entry| other.has_stored(entry)) {
-                    return self.scope.told(asked, &entry, self.memory.accept);
+                    return self.scope.told(asked, &entry);
                 }
             }
             () = leader.abandoned() => {
@@ -324,7 +321,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
     fn count(&mut self, event: &TaskEvent) {
         self.count_pause(event);
         if let TaskEvent::LoadEnded { answer, .. } = event {
-            self.scope.compare_shadow(&self.memory, answer);
+            self.scope.compare_shadow(answer);
         }
         let Scope { core, leader, .. } = &self.scope;
         match event {

@@ -52,8 +52,6 @@ pub(super) struct GrantedLease {
     pub(super) at: Instant,
     /// How many loads in a row had failed before.
     pub(super) failures: u32,
-    /// The store has a value that a marker would replace, or a failure that a marker would end.
-    pub(super) replaces: bool,
     /// The value that the store has.
     pub(super) replaced: Option<Entry>,
 }
@@ -79,6 +77,11 @@ impl GrantedLease {
     /// Whether the store has granted it, and not the process to itself.
     pub(super) fn is_shared(&self) -> bool {
         self.lease.outage.is_none()
+    }
+
+    /// Whether the store has a value that a marker would replace, or a failure that a marker would end.
+    pub(super) fn replaces(&self) -> bool {
+        self.failures > 0 || self.replaced.is_some()
     }
 }
 
@@ -110,30 +113,31 @@ pub(super) struct Scope<S, Req, C> {
     pub(super) job: LentJob<S, Req>,
     pub(super) claim: Claim,
     pub(super) purpose: Purpose,
+    pub(super) memory: FlightMemory,
 }
 
 impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
-    pub(super) async fn acquire(&self, memory: &mut FlightMemory) -> TaskEvent {
+    pub(super) async fn acquire(&mut self) -> TaskEvent {
         if !self.core.policy.serves_stored() {
-            return self.load_anyway(memory).await;
+            return self.load_anyway().await;
         }
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
         let claim = self.claim.clone();
         let term = self.core.policy.first_term();
-        match self.core.store.acquire(claim, term, memory.accept).await {
-            Ok(Acquire::Found(entry)) => self.found(asked, &entry, memory.waited),
+        match self.core.store.acquire(claim, term, self.memory.accept).await {
+            Ok(Acquire::Found(entry)) => self.found(asked, &entry),
             Ok(Acquire::Busy { other, remaining, stale, trace }) => {
                 trace.inspect(|trace| self.leader.wait_for_load(LoadTrace::Remote(trace.clone())));
-                self.busy(asked, other, remaining, stale, memory)
+                self.busy(asked, other, remaining, stale)
             }
             Ok(Acquire::Failed { failure, remaining, stale }) => {
-                self.failing(asked, &failure, remaining, stale, memory)
+                self.failing(asked, &failure, remaining, stale)
             }
             Ok(Acquire::Lead { lease, stale, failures, probe }) => {
-                match self.decline(asked, &lease, stale.as_ref(), memory).await {
+                match self.decline(asked, &lease, stale.as_ref()).await {
                     Some(declined) => declined,
-                    None => self.led(asked, lease, stale, failures, probe.as_ref(), memory),
+                    None => self.led(asked, lease, stale, failures, probe.as_ref()),
                 }
             }
             Err(error) => {
@@ -148,11 +152,11 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
     }
 
     /// The cache is off, or in shadow mode: the flight loads, whatever is stored.
-    async fn load_anyway(&self, memory: &mut FlightMemory) -> TaskEvent {
+    async fn load_anyway(&mut self) -> TaskEvent {
         // As after a wait for an answer that was not stored.
-        (memory.waited, memory.fallback) = (true, None);
-        let unstored =
-            TaskEvent::Uncacheable { accept: memory.accept, known: KnownFailure::Nothing };
+        (self.memory.waited, self.memory.fallback) = (true, None);
+        let accept = self.memory.accept;
+        let unstored = TaskEvent::Uncacheable { accept, known: KnownFailure::Nothing };
         let Core { store, statistics, policy, .. } = &*self.core;
         if !policy.enabled {
             return unstored;
@@ -160,14 +164,14 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
         let (claim, term) = (self.claim.clone(), self.core.policy.first_term());
-        match store.acquire(claim, term, memory.accept).await {
+        match store.acquire(claim, term, accept).await {
             Ok(Acquire::Lead { lease, .. }) if lease.outage.is_none() => {
                 statistics.audit(AuditEvent::WouldMiss);
-                self.led(asked, lease, None, 0, None, memory)
+                self.led(asked, lease, None, 0, None)
             }
             Ok(Acquire::Found(entry)) if entry.as_marker().is_none() => {
                 statistics.audit(AuditEvent::WouldHit);
-                memory.fallback = Some((asked, StaleFallback::found(entry)));
+                self.memory.fallback = Some((asked, StaleFallback::found(entry)));
                 unstored
             }
             Ok(Acquire::Lead { lease, .. }) => {
@@ -183,8 +187,9 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
     }
 
     /// Compares what is loaded with what a cache in shadow mode has found stored.
-    pub(super) fn compare_shadow(&self, memory: &FlightMemory, answer: &AnswerOf<Carried>) {
-        if let (Some((_, found)), Some(Record::Value(loaded))) = (&memory.fallback, &answer.record)
+    pub(super) fn compare_shadow(&self, answer: &AnswerOf<Carried>) {
+        if let (Some((_, found)), Some(Record::Value(loaded))) =
+            (&self.memory.fallback, &answer.record)
             && !self.core.policy.serves_stored()
             && loaded.is_value()
         {
@@ -194,22 +199,18 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
 
     /// Looks for what the callers may have while the flight queues for a permit: a value that another
     /// process has stored, or a stale answer.
-    pub(super) async fn look_before_the_queue(&self, memory: &mut FlightMemory) -> TaskEvent {
+    pub(super) async fn look_before_the_queue(&mut self) -> TaskEvent {
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
         let tags = self.claim.tags().clone();
         match self.core.store.lookup(self.leader.key().clone(), tags).await {
-            Ok(Some(entry)) if entry.is_fresh() => {
-                let is_plain = memory.accept.admits(&entry) && entry.as_marker().is_none();
-                match is_plain.then(|| self.value_of(&entry, memory.waited)).flatten() {
-                    Some(outcome) => TaskEvent::Found { asked, outcome, due: self.due(&entry) },
-                    None => TaskEvent::Queued { asked, meanwhile: Meanwhile::Nothing },
-                }
-            }
+            Ok(Some(entry)) if entry.is_fresh() => match self.plain_value_of(&entry) {
+                Some(outcome) => TaskEvent::Found { asked, outcome, due: self.due(&entry) },
+                None => TaskEvent::Queued { asked, meanwhile: Meanwhile::Nothing },
+            },
             Ok(stale) => {
-                memory.fallback = self.fallback(asked, stale);
-                let meanwhile = self.meanwhile(memory.fallback.as_ref());
-                TaskEvent::Queued { asked, meanwhile }
+                self.note_fallback(asked, stale);
+                TaskEvent::Queued { asked, meanwhile: self.meanwhile() }
             }
             Err(error) => {
                 self.core.statistics.store_failed("loading without a lease", &error);
@@ -218,12 +219,12 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
         }
     }
 
-    pub(super) async fn look_up(&self, late: Generation, memory: &FlightMemory) -> TaskEvent {
+    pub(super) async fn look_up(&self, late: Generation) -> TaskEvent {
         if !self.leader.has_joined_since(late) {
             return TaskEvent::NoneRemain;
         }
         if !self.core.policy.serves_stored() {
-            return self.gone(memory.accept);
+            return self.gone(self.memory.accept);
         }
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
@@ -233,12 +234,14 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
             self.core.statistics.store_failed("the remaining waiters ask it themselves", error);
         }
         let Some(entry) = found.ok().flatten().filter(Entry::is_fresh) else {
-            return self.gone(memory.accept);
+            return self.gone(self.memory.accept);
         };
-        match self.value_of(&entry, memory.waited) {
+        match self.value_of(&entry) {
             Some(outcome) => TaskEvent::Found { asked, outcome, due: self.due(&entry) },
             // The next request may find the same marker: it is what the flight waited for.
-            None if memory.waited && entry.as_marker().is_some() => self.gone(memory.accept),
+            None if self.memory.waited && entry.as_marker().is_some() => {
+                self.gone(self.memory.accept)
+            }
             None => self.gone(Accept::Other { than: entry.fence() }),
         }
     }
@@ -252,16 +255,16 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
         TaskEvent::Gone { accept, can_load: self.can_load() }
     }
 
-    fn found(&self, asked: Generation, entry: &Entry, waited: bool) -> TaskEvent {
+    fn found(&self, asked: Generation, entry: &Entry) -> TaskEvent {
         // If it is not usable, any entry that replaces it is accepted.
         let accept = Accept::Other { than: entry.fence() };
         match entry.as_marker() {
             Some(Marker::PrivateKey) => TaskEvent::PrivateKey { accept },
             Some(Marker::PrivateOnce) => TaskEvent::PrivateOnce { accept },
             Some(Marker::Uncacheable) => TaskEvent::Uncacheable { accept, known: self.known() },
-            None => match self.value_of(entry, waited) {
+            None => match self.value_of(entry) {
                 Some(outcome) => {
-                    self.note_lag(entry, waited);
+                    self.note_lag(entry);
                     TaskEvent::Found { asked, outcome, due: self.due(entry) }
                 }
                 None => TaskEvent::Unreadable { accept },
@@ -271,11 +274,10 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
 
     /// A message has the entry that another process has stored. If it is no plain value, the flight asks
     /// the store.
-    pub(super) fn told(&self, asked: Generation, entry: &Entry, accept: Accept) -> TaskEvent {
-        let is_plain = accept.admits(entry) && entry.as_marker().is_none();
-        match is_plain.then(|| self.value_of(entry, true)).flatten() {
+    pub(super) fn told(&self, asked: Generation, entry: &Entry) -> TaskEvent {
+        match self.plain_value_of(entry) {
             Some(outcome) => {
-                self.note_lag(entry, true);
+                self.note_lag(entry);
                 TaskEvent::Told { asked, outcome }
             }
             None => TaskEvent::Waited,
@@ -283,18 +285,24 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
     }
 
     /// Counts how long ago the load ended that this flight has waited for.
-    fn note_lag(&self, entry: &Entry, waited: bool) {
-        if let (true, Some(left)) = (waited, entry.remaining()) {
+    fn note_lag(&self, entry: &Entry) {
+        if let (true, Some(left)) = (self.memory.waited, entry.remaining()) {
             self.core.statistics.noticed(entry.lifetimes().life().saturating_sub(left));
         }
     }
 
     /// The value of an entry, if it has one. After a wait it counts as loaded by another process
     /// meanwhile.
-    fn value_of(&self, entry: &Entry, waited: bool) -> Option<Outcome> {
-        let (place, waited_for) = (LoadLocation::Remote, Duration::ZERO);
-        let loaded = CacheStatus::Collapsed { place, waited: waited_for };
-        self.outcome_of(entry, if waited { loaded } else { core::hit(entry) })
+    fn value_of(&self, entry: &Entry) -> Option<Outcome> {
+        let (place, waited) = (LoadLocation::Remote, Duration::ZERO);
+        let loaded = CacheStatus::Collapsed { place, waited };
+        self.outcome_of(entry, if self.memory.waited { loaded } else { core::hit(entry) })
+    }
+
+    /// The same of an entry that answers the flight and is no marker.
+    fn plain_value_of(&self, entry: &Entry) -> Option<Outcome> {
+        let is_plain = self.memory.accept.admits(entry) && entry.as_marker().is_none();
+        is_plain.then(|| self.value_of(entry)).flatten()
     }
 
     /// Set if an early refresh of a fresh entry is due and there is a request to load with.
@@ -303,32 +311,29 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
     }
 
     fn busy(
-        &self,
+        &mut self,
         asked: Generation,
         other: OtherLease,
         left: Duration,
         stale: Option<Entry>,
-        memory: &mut FlightMemory,
     ) -> TaskEvent {
-        memory.accept = match (memory.accept, &stale) {
+        self.memory.accept = match (self.memory.accept, &stale) {
             // The load of the other process replaces the entry that is there.
             (Accept::Nothing, Some(entry)) => Accept::Other { than: entry.fence() },
             (Accept::Nothing, None) => Accept::Fresh,
             (accept, _) => accept,
         };
         self.core.statistics.lease(LeaseEvent::Busy);
-        memory.fallback = self.fallback(asked, stale);
-        let meanwhile = self.meanwhile(memory.fallback.as_ref());
-        TaskEvent::Busy { asked, other: (other, left), meanwhile }
+        self.note_fallback(asked, stale);
+        TaskEvent::Busy { asked, other: (other, left), meanwhile: self.meanwhile() }
     }
 
     /// What the flight goes on with if this process has granted the lease to itself and must not load.
     async fn decline(
-        &self,
+        &mut self,
         asked: Generation,
         lease: &Lease,
         stale: Option<&Entry>,
-        memory: &mut FlightMemory,
     ) -> Option<TaskEvent> {
         let error = lease.outage.as_ref()?;
         self.core.statistics.store_failed("loading for this process only", error);
@@ -338,8 +343,8 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
             return None;
         }
         self.core.abandon(lease.claim.clone()).await;
-        memory.fallback = self.fallback(asked, stale.cloned());
-        Some(match (known, self.stale_fallback(memory.fallback.as_ref())) {
+        self.note_fallback(asked, stale.cloned());
+        Some(match (known, self.stale_fallback()) {
             (KnownFailure::Cooldown(_, until), Some(stale)) => {
                 TaskEvent::InCooldownStale { asked, stale, until }
             }
@@ -348,28 +353,25 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
     }
 
     fn led(
-        &self,
+        &mut self,
         asked: Generation,
         lease: Lease,
         stale: Option<Entry>,
         failures: u32,
         probe: Option<&Failure>,
-        memory: &mut FlightMemory,
     ) -> TaskEvent {
         if lease.outage.is_none() {
             self.core.statistics.lease(LeaseEvent::Granted);
         }
         let is_value = |entry: &Entry| entry.as_marker().is_none();
         let replaced = stale.clone().filter(is_value);
-        let replaces = failures > 0 || replaced.is_some();
-        let lease = GrantedLease { lease, at: Instant::now(), failures, replaces, replaced };
-        memory.fallback = self.fallback(asked, stale);
-        let fallback = memory.fallback.as_ref();
+        let lease = GrantedLease { lease, at: Instant::now(), failures, replaced };
+        self.note_fallback(asked, stale);
         let probe = probe.map(|failure| self.failure_of(failure, failure.cooldown));
-        let meanwhile = match self.meanwhile(fallback) {
+        let meanwhile = match self.meanwhile() {
             // With a stale answer, no caller waits for a probe, not even its opener.
             Meanwhile::Nothing | Meanwhile::Fallback(..) if probe.is_some() => {
-                self.stale_fallback(fallback).map_or(Meanwhile::Nothing, Meanwhile::Give)
+                self.stale_fallback().map_or(Meanwhile::Nothing, Meanwhile::Give)
             }
             meanwhile => meanwhile,
         };
@@ -378,16 +380,15 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
 
     /// A load failed a moment ago, in this process or in another one.
     fn failing(
-        &self,
+        &mut self,
         asked: Generation,
         failure: &Failure,
         left: Duration,
         stale: Option<Entry>,
-        memory: &mut FlightMemory,
     ) -> TaskEvent {
         let until = Instant::now() + left.min(LONGEST_COOLDOWN);
-        memory.fallback = self.fallback(asked, stale);
-        if let Some(stale) = self.stale_fallback(memory.fallback.as_ref()) {
+        self.note_fallback(asked, stale);
+        if let Some(stale) = self.stale_fallback() {
             return TaskEvent::InCooldownStale { asked, stale, until };
         }
         // A forced refresh shares the failure with no later caller: that one loads.
@@ -433,8 +434,8 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
 
     /// The stale answer of the store: for the waiters at once if it serves while revalidating, and
     /// for waits that run out if it serves only on errors.
-    fn meanwhile(&self, fallback: Option<&AskedFallback>) -> Meanwhile<Outcome> {
-        let Some((_, fallback)) = fallback else { return Meanwhile::Nothing };
+    fn meanwhile(&self) -> Meanwhile<Outcome> {
+        let Some((_, fallback)) = &self.memory.fallback else { return Meanwhile::Nothing };
         let entry = &fallback.entry;
         match self.outcome_of(entry, core::stale(entry, StaleReason::Revalidating)) {
             Some(stale) if entry.serves_while_revalidating() => Meanwhile::Give(stale),
@@ -445,13 +446,14 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
         }
     }
 
-    fn fallback(&self, asked: Generation, entry: Option<Entry>) -> Option<AskedFallback> {
-        let entry = entry.filter(|_| self.purpose != Purpose::ForceRefresh)?;
-        Some((asked, StaleFallback::found(entry)))
+    fn note_fallback(&mut self, asked: Generation, entry: Option<Entry>) {
+        let entry = entry.filter(|_| self.purpose != Purpose::ForceRefresh);
+        self.memory.fallback = entry.map(|entry| (asked, StaleFallback::found(entry)));
     }
 
-    /// The outcome of a stale fallback that may still be served instead of a failure.
-    pub(super) fn stale_fallback(&self, fallback: Option<&AskedFallback>) -> Option<Outcome> {
+    /// The outcome of the stale fallback, if it may still be served instead of a failure.
+    pub(super) fn stale_fallback(&self) -> Option<Outcome> {
+        let fallback = self.memory.fallback.as_ref();
         let (_, fallback) = fallback.filter(|_| self.core.policy.serves_stored())?;
         let (entry, status) = fallback.clone().serve(StaleReason::LoadFailed, Instant::now())?;
         self.outcome_of(&entry, status)
