@@ -3,7 +3,7 @@
 
 use std::any::TypeId;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -169,11 +169,7 @@ const BETWEEN_SWEEPS: Duration = Duration::from_secs(1);
 /// many loads bypass as it has caused itself. The first answer that can be shared ends it. Locked
 /// for a map operation, never across an `.await`.
 #[derive(Default)]
-pub struct PrivateKeys {
-    table: Mutex<PrivateKeyTable>,
-    /// Whether there ever were any. Without, callers need no lock.
-    were_any: AtomicBool,
-}
+pub struct PrivateKeys(Mutex<PrivateKeyTable>);
 
 #[derive(Default)]
 struct PrivateKeyTable {
@@ -207,29 +203,24 @@ impl Drop for BypassPermit {
 impl PrivateKeys {
     /// Notes a private answer, which is remembered for as long as it `lasts`.
     pub fn note_private(&self, key: Digest, lasts: Duration) {
-        self.were_any.store(true, Ordering::Relaxed);
-        locked(&self.table).note(key, lasts).slow = 0;
+        locked(&self.0).note(key, lasts).slow = 0;
     }
 
     /// Notes an answer that is private because it was not complete in time.
     pub fn note_slow(&self, key: Digest, lasts: Duration) {
-        self.were_any.store(true, Ordering::Relaxed);
-        let mut table = locked(&self.table);
+        let mut table = locked(&self.0);
         let record = table.note(key, lasts);
         record.slow = record.slow.saturating_add(1);
     }
 
     /// Notes an answer that can be shared: callers are coalesced again.
     pub fn note_shared(&self, key: &Digest) {
-        locked(&self.table).keys.remove(key);
+        locked(&self.0).keys.remove(key);
     }
 
     /// A permit to load without waiting for another caller, if the key has enough private answers.
     pub fn bypass(&self, key: &Digest) -> Option<BypassPermit> {
-        if !self.were_any.load(Ordering::Relaxed) {
-            return None;
-        }
-        let table = locked(&self.table);
+        let table = locked(&self.0);
         let record = table.live(key).filter(|record| record.in_a_row >= ENOUGH)?;
         if record.bypassing.fetch_add(1, Ordering::Relaxed) < record.in_a_row {
             return Some(BypassPermit(Arc::clone(&record.bypassing)));
@@ -240,7 +231,7 @@ impl PrivateKeys {
 
     /// How many answers in a row were not complete in time.
     pub fn slow_in_a_row(&self, key: &Digest) -> u32 {
-        locked(&self.table).live(key).map_or(0, |record| record.slow)
+        locked(&self.0).live(key).map_or(0, |record| record.slow)
     }
 }
 
@@ -278,7 +269,7 @@ impl KnownPrivateKey {
     }
 }
 
-crate::debug_fields! { PrivateKeys => |it| keys = locked(&it.table).keys.len() }
+crate::debug_fields! { PrivateKeys => |it| keys = locked(&it.0).keys.len() }
 
 /// After how many private answers in a row callers bypass. One may be an exception.
 const ENOUGH: usize = 2;
@@ -395,7 +386,7 @@ mod tests {
     }
 
     fn len(private_keys: &PrivateKeys) -> usize {
-        locked(&private_keys.table).keys.len()
+        locked(&private_keys.0).keys.len()
     }
 
     fn bypassing(private_keys: &PrivateKeys) -> Vec<BypassPermit> {
