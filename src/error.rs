@@ -1,15 +1,15 @@
-//! Errors: failures of the loader and of the cache.
+//! Errors: failures of the loader, of the cache and of the store.
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config_error::ConfigError;
 use crate::key::Key;
-use crate::shared_error::SharedError;
 use crate::tag::Tag;
-
-pub use crate::store_error::{StoreError, StoreErrorKind};
 
 /// An error of any type, as Tower's middleware gives it.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -95,6 +95,101 @@ impl<E> StdError for Error<E> {
             Self::Load(error) => Some(&**error),
             Self::Cache(error) => Some(error),
         }
+    }
+}
+
+/// An error of an inner service, shared by all callers that it concerns. Clones share it.
+///
+/// It dereferences to `dyn Error`, and the [`source`](StdError::source) of the error around it is
+/// the same `dyn Error`. So a program that walks the chain finds an `E`, and whatever a
+/// [`BoxError`](crate::BoxError) holds, by `downcast_ref`. If `E` is an error type,
+/// [`get`](Self::get) returns it without a cast.
+///
+/// ```
+/// use bellwether::SharedError;
+/// use std::io::{Error, ErrorKind};
+///
+/// let error = SharedError::new(Error::from(ErrorKind::NotFound));
+/// assert_eq!(error.get().map(Error::kind), Some(ErrorKind::NotFound));
+/// assert!(error.is::<Error>());
+/// ```
+pub struct SharedError<E> {
+    error: Arc<dyn StdError + Send + Sync>,
+    is_not_found: bool,
+    made_of: PhantomData<fn() -> E>,
+}
+
+impl<E> SharedError<E> {
+    /// Shares an error.
+    pub fn new(error: E) -> Self
+    where
+        E: Into<BoxError>,
+    {
+        Self::erased(error.into().into())
+    }
+
+    pub(crate) fn erased(error: Arc<dyn StdError + Send + Sync>) -> Self {
+        Self { error, is_not_found: false, made_of: PhantomData }
+    }
+
+    /// The same error, as one that says "there is none".
+    pub(crate) fn not_found(self) -> Self {
+        Self { is_not_found: true, ..self }
+    }
+
+    /// The same error, as one of another type.
+    pub(crate) fn retyped<T>(self) -> SharedError<T> {
+        let Self { error, is_not_found, .. } = self;
+        SharedError { error, is_not_found, made_of: PhantomData }
+    }
+
+    /// Whether the program has [classified](crate::service::ReadThroughLayerBuilder::classify_error) it as
+    /// [`ErrorClass::NotFound`](crate::ErrorClass::NotFound).
+    pub fn is_not_found(&self) -> bool {
+        self.is_not_found
+    }
+
+    pub(crate) fn into_erased(self) -> Arc<dyn StdError + Send + Sync> {
+        self.error
+    }
+
+    /// The error. Never `None` for an error that was made of an `E`.
+    pub fn get(&self) -> Option<&E>
+    where
+        E: StdError + 'static,
+    {
+        self.error.downcast_ref()
+    }
+
+    /// Whether both are one error, of one call.
+    pub fn ptr_eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.error, &other.error)
+    }
+}
+
+impl<E> Deref for SharedError<E> {
+    type Target = dyn StdError + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.error
+    }
+}
+
+impl<E> Clone for SharedError<E> {
+    fn clone(&self) -> Self {
+        Self { error: Arc::clone(&self.error), ..*self }
+    }
+}
+
+impl<E> fmt::Debug for SharedError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.error, f)
+    }
+}
+
+impl<E> fmt::Display for SharedError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.error, f)
     }
 }
 
@@ -296,4 +391,110 @@ impl fmt::Display for FailureCause {
             Self::Panicked => "panicked",
         })
     }
+}
+
+/// Why a store operation failed.
+///
+/// The [`source`](StdError::source) is the error of the driver, if the driver reported one. The
+/// message contains what it says.
+#[derive(Clone, Debug)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    message: Arc<str>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+    is_pending: bool,
+    is_of_move: bool,
+}
+
+impl StoreError {
+    /// Makes an error of a store. The message says what was done and how it failed. It must hold no
+    /// value and no secret.
+    pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into().into(),
+            source: None,
+            is_pending: false,
+            is_of_move: false,
+        }
+    }
+
+    /// Adds the cause. Like the message, it must hold no value and no secret.
+    #[must_use]
+    pub fn with_source(self, source: impl Into<BoxError>) -> Self {
+        Self { source: Some(source.into().into()), ..self }
+    }
+
+    /// Says that the store keeps the invalidation that failed, and repeats it until it succeeds.
+    #[must_use]
+    pub fn pending(self) -> Self {
+        let message = format!("{}; the invalidation is repeated until it succeeds", self.message);
+        Self { message: message.into(), is_pending: true, ..self }
+    }
+
+    /// Says that the slot of the names is moving to another node of a cluster. Nothing was executed.
+    #[must_use]
+    pub fn of_move(self) -> Self {
+        Self { is_of_move: true, ..self }
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// Whether it is of an invalidation that the store [keeps pending](Self::pending).
+    pub fn is_pending(&self) -> bool {
+        self.is_pending
+    }
+
+    /// Whether the operation failed because its slot [is moving](Self::of_move). It can succeed when
+    /// the move has ended.
+    pub fn is_of_move(&self) -> bool {
+        self.is_of_move
+    }
+}
+
+/// The options of a store are wrong.
+impl From<ConfigError> for StoreError {
+    fn from(error: ConfigError) -> Self {
+        Self::new(StoreErrorKind::Misconfigured, error.to_string()).with_source(error)
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for StoreError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+/// The kind of a [`StoreError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// The circuit breaker is open: the store has failed several times in a row. The store was not
+    /// asked.
+    Down,
+    /// The store gave a reply that the operation cannot have.
+    Malformed,
+    /// The options of the store are wrong, or do not fit the server.
+    Misconfigured,
+    /// The store replied that it is not ready: it is starting, busy, or has lost another server
+    /// that it needs.
+    NotReady,
+    /// The store refused the operation.
+    Refused,
+    /// The store did not reply in time. Whether the operation happened is unknown.
+    TimedOut,
+    /// The store could not be reached, or the connection broke. Whether the operation happened is
+    /// unknown.
+    Unreachable,
+    /// The store has no such operation.
+    Unsupported,
 }

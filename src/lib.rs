@@ -76,11 +76,9 @@ pub mod metrics;
 mod policy;
 mod read_through;
 pub mod service;
-mod shared_error;
 pub mod stats;
 mod status;
 pub mod store;
-mod store_error;
 mod tag;
 pub mod trace;
 
@@ -98,7 +96,9 @@ pub use cache::attribute;
 pub use cache::attribute::read_through;
 pub use cache::{Cache, CacheBuilder, CacheWithoutLifetime};
 pub use config_error::ConfigError;
-pub use error::{BoxError, CacheError, CacheErrorKind, Error, FailureCause, StoreError};
+pub use error::{
+    BoxError, CacheError, CacheErrorKind, Error, FailureCause, SharedError, StoreError,
+};
 pub use key::{CacheKey, Key, KeyOf};
 pub use lifetimes::Lifetimes;
 pub use loads::Loads;
@@ -107,7 +107,6 @@ pub use read_through::error_rules::ErrorClass;
 pub use read_through::future::AnswerFuture;
 pub use read_through::handle::Changed;
 pub use read_through::layer::ReadThroughLayer;
-pub use shared_error::SharedError;
 pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 pub use store::memory::MemoryStore;
 pub use tag::Tag;

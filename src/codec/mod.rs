@@ -23,9 +23,8 @@ macro_rules! keeps_answers {
 mod compressed;
 mod fingerprint;
 mod in_process;
-mod json;
-mod postcard;
 mod ruled;
+mod serde_values;
 
 use std::io;
 
@@ -36,9 +35,8 @@ use serde::de::DeserializeOwned;
 #[cfg(feature = "lz4")]
 pub use self::compressed::Compressed;
 pub use self::in_process::InProcess;
-pub use self::json::Json;
-pub use self::postcard::Postcard;
 pub use self::ruled::RuledCodec;
+pub use self::serde_values::{Json, Postcard};
 
 use crate::error::BoxError;
 use crate::lifetimes::Lifetimes;

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::error::{BoxError, Error};
-use crate::shared_error::SharedError;
+use crate::error::{BoxError, Error, SharedError};
 
 /// What an error of the loader says about the key. The program decides it by
 /// [`classify_error`](crate::service::ReadThroughLayerBuilder::classify_error).

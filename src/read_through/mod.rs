@@ -30,7 +30,6 @@ pub(crate) mod layer;
 pub(crate) mod load;
 mod load_group;
 pub(crate) mod many;
-mod not_found;
 pub(crate) mod outcome;
 mod put;
 pub(crate) mod remembered;

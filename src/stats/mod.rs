@@ -49,11 +49,8 @@ mod cache_stats;
 mod counters;
 mod histogram;
 mod metric;
-mod node_counters;
 mod recorder;
-mod request_record;
 mod store_stats;
-mod striped;
 
 pub use self::cache_stats::{
     AuditStats, CacheStats, CommitStats, CurrentStats, InvalidationStats, LeaseStats, LimitStats,
@@ -61,24 +58,21 @@ pub use self::cache_stats::{
 };
 pub use self::histogram::HistogramStats;
 pub use self::metric::{MetricTable, StatsSource};
-pub use self::request_record::RequestRecord;
+pub use self::recorder::RequestRecord;
 pub use self::store_stats::{MemoryStats, OperationTimeStats, OutageStats, StoreErrorStats};
 
 // For the stores, locks and exporters of this project, which are released with it.
+#[doc(hidden)]
+pub use self::counters::Striped;
 #[doc(hidden)]
 pub use self::histogram::Histogram;
 #[doc(hidden)]
 pub use self::metric::{MetricKind, MetricRow, MetricValue, MetricValues};
 #[doc(hidden)]
-pub use self::node_counters::NodeCounters;
-#[doc(hidden)]
-pub use self::store_stats::{OperationCounters, StoreOperation};
-#[doc(hidden)]
-pub use self::striped::Striped;
+pub use self::store_stats::{NodeCounters, OperationCounters, StoreOperation};
 
 pub(crate) use self::cache_stats::{
     AuditEvent, CommitEvent, InvalidationEvent, LeaseEvent, LimitEvent, LoadReason, LoadResult,
     RefreshEvent, RequestEvent, WakeEvent,
 };
-pub(crate) use self::recorder::{Activity, Statistics};
-pub(crate) use self::request_record::NotedEvent;
+pub(crate) use self::recorder::{Activity, NotedEvent, Statistics};

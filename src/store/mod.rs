@@ -47,7 +47,6 @@ mod lease;
 pub(crate) mod memory;
 mod outage;
 mod standing;
-mod value;
 mod watch;
 mod withdrawal;
 
@@ -57,10 +56,9 @@ use std::time::Duration;
 
 use crate::box_future::BoxFuture;
 
-pub use entry::{Draft, Entry, Marker, TagEpoch};
+pub use entry::{Draft, Entry, Marker, TagEpoch, Value};
 pub use failure::Failure;
 pub use lease::{Claim, Lease, OtherLease, Token};
-pub use value::Value;
 pub use watch::{Watch, Watchers};
 pub use withdrawal::{Withdrawal, WithdrawalTarget};
 

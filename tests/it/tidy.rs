@@ -17,7 +17,7 @@ use self::sources::{Source, after, below_each, root, shipped, sources, sources_b
 
 /// Which modules of the library a module may know. No arrow points up, and there is no cycle. The
 /// other crates know its public API only.
-const ARROWS: [(&str, &[&str]); 28] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     (
         "adapter",
         &[
@@ -59,7 +59,7 @@ const ARROWS: [(&str, &[&str]); 28] = [
     ("config_error", &[]),
     ("debug_fields", &[]),
     ("duration", &[]),
-    ("error", &["key", "shared_error", "store_error", "tag"]),
+    ("error", &["config_error", "key", "tag"]),
     ("flight", &["jitter", "key", "locked", "tag", "trace"]),
     ("guide", &[]),
     ("jitter", &[]),
@@ -85,7 +85,6 @@ const ARROWS: [(&str, &[&str]); 28] = [
             "loads",
             "locked",
             "policy",
-            "shared_error",
             "stats",
             "stats_source",
             "status",
@@ -95,7 +94,6 @@ const ARROWS: [(&str, &[&str]); 28] = [
         ],
     ),
     ("service", &["read_through"]),
-    ("shared_error", &[]),
     // The macro lives at the root of the crate.
     (
         "stats",
@@ -118,7 +116,6 @@ const ARROWS: [(&str, &[&str]); 28] = [
             "trace",
         ],
     ),
-    ("store_error", &["config_error"]),
     ("tag", &["config_error", "key"]),
     ("trace", &["config_error"]),
 ];
@@ -134,7 +131,7 @@ const ADAPTERS: [(&str, &str); 24] = [
     ("mysql_async", "crates/lock/src/mysql/"),
     ("opentelemetry", "crates/opentelemetry/src/"),
     ("percent_encoding", "crates/http/src/request_key.rs crates/http/src/router.rs"),
-    ("postcard", "crates/body/src/ crates/http/src/vary_index.rs src/codec/postcard.rs"),
+    ("postcard", "crates/body/src/ crates/http/src/vary_index.rs src/codec/serde_values.rs"),
     ("prost", "crates/grpc/src/prost_codec.rs"),
     ("quick_cache", "crates/redis/src/near/ crates/redis/src/sizes.rs crates/redis/src/tags.rs"),
     ("redis", "crates/redis-client/src/"),
@@ -142,7 +139,7 @@ const ADAPTERS: [(&str, &str); 24] = [
     ("rustls_native_certs", "crates/redis-client/src/tls.rs crates/lock/src/session/tls.rs"),
     (
         "serde_json",
-        "crates/cli/src/ crates/sql/src/batch.rs crates/sql/src/parts.rs crates/sql/src/table.rs src/codec/json.rs",
+        "crates/cli/src/ crates/sql/src/batch.rs crates/sql/src/parts.rs crates/sql/src/table.rs src/codec/serde_values.rs",
     ),
     ("sfv", "crates/http/src/rules/lists.rs crates/http/src/rules/invalidation.rs"),
     ("sqlx", "crates/cli/src/changes.rs crates/cli/src/follow.rs crates/sql/src/"),

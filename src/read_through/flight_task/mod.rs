@@ -3,7 +3,6 @@
 mod loading;
 mod queueing;
 mod scope;
-mod settling;
 
 use std::fmt::Display;
 use std::mem;
@@ -16,10 +15,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 pub(crate) use self::scope::Purpose;
 
-use self::loading::FlightLoad;
+use self::loading::{FlightLoad, Settling};
 use self::queueing::{LoadAdmission, Queueing};
 use self::scope::{Carried, FlightHold, Scope, TaskEvent, TaskState};
-use self::settling::Settling;
 use super::core::Core;
 use super::load::{LentJob, Loader};
 use super::load_group::LoadGroup;
@@ -225,11 +223,9 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
                 }
             }
             TaskState::Committing { lease, draft, began, outcome } => {
-                Settling { scope }.commit(lease, draft, began, outcome).await
+                Settling(scope).commit(lease, draft, began, outcome).await
             }
-            TaskState::Releasing { lease, record } => {
-                Settling { scope }.release(lease, record).await
-            }
+            TaskState::Releasing { lease, record } => Settling(scope).release(lease, record).await,
             TaskState::CoolingDown { failure, until, hold } => {
                 match self.cool_down(until, failure.is_none()).await {
                     true => TaskEvent::JoinedCooldown { failure, until, hold },

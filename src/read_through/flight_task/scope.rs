@@ -15,8 +15,7 @@ use crate::policy::WhenStoreFails;
 use crate::read_through::audit;
 use crate::read_through::core::{self, Core};
 use crate::read_through::load::{LentJob, Loader};
-use crate::read_through::not_found::NotFound;
-use crate::read_through::outcome::{Outcome, StaleFallback};
+use crate::read_through::outcome::{NotFound, Outcome, StaleFallback};
 use crate::read_through::remembered::{FailureKind, RememberedFailure};
 use crate::read_through::step::{
     self, AnswerOf, KnownFailure, LeaseHold, Meanwhile, Memory, Payload, Record,

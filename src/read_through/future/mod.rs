@@ -26,10 +26,9 @@ use super::load::{Job, Loader, load_alone};
 use super::load_group::LoadGroup;
 use crate::box_future::BoxFuture;
 use crate::codec::Codec;
-use crate::error::{CacheError, CacheErrorKind, Error};
+use crate::error::{CacheError, CacheErrorKind, Error, SharedError};
 use crate::flight::PhaseListener;
 use crate::key::Key;
-use crate::shared_error::SharedError;
 use crate::stats::{RequestEvent, RequestRecord};
 use crate::status::{BypassReason, CacheStatus};
 

@@ -30,7 +30,7 @@ use super::state::{
     AnswerWithStatus, Elapsed, RequestSpan, State, Timer, failure, finish_alone, has_runtime,
 };
 use crate::codec::Codec;
-use crate::error::{CacheError, CacheErrorKind, Error, StoreError};
+use crate::error::{CacheError, CacheErrorKind, Error, SharedError, StoreError};
 use crate::flight::{Flights, Full, Leader, OpenedFlight, Phase, PhaseListener, Waiter};
 use crate::key::Key;
 use crate::loads::Loads;
@@ -41,10 +41,8 @@ use crate::read_through::flight_task::{FlightOpener, FlightTask, Purpose};
 use crate::read_through::key_request::RequestOptions;
 use crate::read_through::load::{Job, LentJob, Loader, is_in_load, load_alone};
 use crate::read_through::load_group::LoadGroup;
-use crate::read_through::not_found::NotFound;
-use crate::read_through::outcome::{Outcome, StaleFallback, stale_reason};
+use crate::read_through::outcome::{NotFound, Outcome, StaleFallback, stale_reason};
 use crate::read_through::remembered::BypassPermit;
-use crate::shared_error::SharedError;
 use crate::stats::{LimitEvent, RequestEvent};
 use crate::status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 use crate::store::{Accept, Entry};

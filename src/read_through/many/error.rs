@@ -6,9 +6,8 @@ use std::fmt;
 use std::iter::repeat_n;
 use std::sync::Arc;
 
-use crate::error::{BoxError, CacheError, CacheErrorKind, Error};
+use crate::error::{BoxError, CacheError, CacheErrorKind, Error, SharedError};
 use crate::read_through::error_rules::{ErrorFacts, ErrorRules};
-use crate::shared_error::SharedError;
 
 /// Why a batch loader has not answered a request. It is the error of batch items, and no caller
 /// sees it: the load of an item ends with the loader's own error, or with one of the cache.

@@ -26,9 +26,8 @@ use super::future::{self, AnswerWithStatus};
 use super::key_request::RequestOptions;
 use crate::box_future::BoxFuture;
 use crate::codec::Codec;
-use crate::error::{BoxError, Error};
+use crate::error::{BoxError, Error, SharedError};
 use crate::key::Key;
-use crate::shared_error::SharedError;
 use crate::status::CacheStatus;
 
 /// Answers a request for each of these keys: see [`Cache::get_or_load_many`](crate::Cache::get_or_load_many).
