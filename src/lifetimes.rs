@@ -65,14 +65,20 @@ impl Lifetimes {
         Self::default().stale_if_error(self.if_error)
     }
 
-    /// Its ttl is jittered, and is not shortened once more.
-    pub(crate) fn jittered(self) -> Self {
-        Self { is_jittered: true, ..self }
-    }
-
-    /// Whether its ttl is jittered.
-    pub(crate) fn is_jittered(&self) -> bool {
-        self.is_jittered
+    /// With this share of its ttl, unless that is jittered already, and each of them for at most this long.
+    pub(crate) fn jittered(self, share: f64, most: Duration, is_refreshed_early: bool) -> Self {
+        if self.is_jittered {
+            return self;
+        }
+        Self {
+            ttl: whole_millis(self.ttl.min(most).mul_f64(share)),
+            while_revalidate: self.while_revalidate.min(most),
+            if_error: self.if_error.min(most),
+            for_validation: self.for_validation.min(most),
+            is_refreshed_early,
+            is_jittered: true,
+            ..self
+        }
     }
 
     /// How long it is fresh.

@@ -51,21 +51,8 @@ impl Freshness {
     /// The same lifetimes with a ttl that is shortened at random, so that entries stored together
     /// do not expire together. Lifetimes that are jittered already stay.
     pub(crate) fn jittered(&self, lifetimes: Lifetimes, random: f64) -> Lifetimes {
-        if lifetimes.is_jittered() {
-            return lifetimes;
-        }
         let share = 1.0 - self.jitter * random.clamp(0.0, 1.0);
-        let ttl = lifetimes.ttl().min(Self::MAX_TTL).mul_f64(share);
-        let jittered = Lifetimes::fresh_for(ttl)
-            .jittered()
-            .stale_while_revalidate(lifetimes.while_revalidate().min(Self::MAX_TTL))
-            .stale_if_error(lifetimes.if_error().min(Self::MAX_TTL))
-            .kept_for_validation(lifetimes.for_validation().min(Self::MAX_TTL));
-        let jittered = match lifetimes.is_fresh_in_outages() {
-            true => jittered.fresh_in_outages(),
-            false => jittered,
-        };
-        if self.early.is_some() { jittered.refreshed_early() } else { jittered }
+        lifetimes.jittered(share, Self::MAX_TTL, self.early.is_some())
     }
 
     /// Whether to refresh an answer that is fresh for as long as is `left`, by a random number from 0
