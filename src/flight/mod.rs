@@ -27,13 +27,11 @@
 //! operations, never across an `.await`, and no waker is called while one is held.
 //!
 //! # Files
-//! `table` maps keys to flights and gives callers their part in one. `waiters` is one flight with its callers,
-//! and bounds the loads that all of them have left. `leader` is its other side.
+//! `table` maps keys to flights and gives callers their part in one, and its first one the leader. `waiters` is
+//! one flight with its callers, and bounds the loads that all of them have left.
 
-mod leader;
 mod table;
 mod waiters;
 
-pub(crate) use leader::Leader;
-pub(crate) use table::{Flights, Full, LonePermit, OpenedFlight};
+pub(crate) use table::{Flights, Full, Leader, LonePermit};
 pub(crate) use waiters::{AbandonedLoads, Generation, Phase, PhaseListener, Waiter};

@@ -6,9 +6,7 @@ use std::task::{Poll, block_on, block_on_poll};
 use loom::model::Builder;
 use loom::thread;
 
-use crate::flight::{
-    AbandonedLoads, Flights, Full, Leader, LonePermit, OpenedFlight, Phase, Waiter,
-};
+use crate::flight::{AbandonedLoads, Flights, Full, Leader, LonePermit, Phase, Waiter};
 use crate::key::Key;
 use crate::locked::locked;
 use crate::tag::Tags;
@@ -34,9 +32,7 @@ impl Stage {
     /// A caller asks for a key.
     fn try_join(&self, key: u64, fails_fast: bool) -> Result<Joined, Full> {
         let id = (&Key::of("item").with(key), TypeId::of::<u64>());
-        let (waiter, opened) =
-            self.flights.join(id, &Tags, None, fails_fast, &CallerSpan::of(Span::none()))?;
-        Ok((waiter, opened.map(|opened: OpenedFlight<_>| Leader::new(opened, None))))
+        self.flights.join(id, &Tags, None, fails_fast, &CallerSpan::of(Span::none()))
     }
 
     fn join(&self) -> Joined {

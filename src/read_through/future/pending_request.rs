@@ -31,7 +31,7 @@ use super::state::{
 };
 use crate::codec::Codec;
 use crate::error::{CacheError, CacheErrorKind, Error, SharedError, StoreError};
-use crate::flight::{Flights, Full, Leader, OpenedFlight, Phase, PhaseListener, Waiter};
+use crate::flight::{Flights, Full, Leader, Phase, PhaseListener, Waiter};
 use crate::key::Key;
 use crate::loads::Loads;
 use crate::locked::locked;
@@ -231,8 +231,8 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
     fn refresh(&mut self, (accept, is_audit): (Accept, bool)) {
         let Ok(runtime) = Handle::try_current() else { return };
         let flights = &self.core.loads.flights;
-        if let Some(opened) = flights.open_in_background((&self.key, self.types), &self.tags) {
-            runtime.spawn(self.task(opened, Purpose::Refresh(accept, is_audit)).run(None));
+        if let Some(leader) = flights.open_in_background((&self.key, self.types), &self.tags) {
+            runtime.spawn(self.task(leader, Purpose::Refresh(accept, is_audit)).run(None));
         }
     }
 
@@ -280,12 +280,12 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             Ok((waiter, _)) if waiter.is_own_load() => {
                 self.fail(CacheError::recursive(&self.key).into())
             }
-            Ok((waiter, opened)) => {
+            Ok((waiter, leader)) => {
                 if self.is_nested || is_in_load() {
                     waiter.let_pass();
                 }
-                match opened {
-                    Some(opened) => drop(spawn(self.task(opened, purpose).run(failed))),
+                match leader {
+                    Some(leader) => drop(spawn(self.task(leader, purpose).run(failed))),
                     None => self.listener.iter().for_each(|listener| listener(Phase::Waiting)),
                 }
                 State::Waiting(waiter, fails_fast)
@@ -305,8 +305,8 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         }
     }
 
-    fn task(&mut self, opened: OpenedFlight<Outcome>, purpose: Purpose) -> FlightTask<S, Req, C> {
-        let leader = Leader::new(opened, self.listener.clone());
+    fn task(&mut self, mut leader: Leader<Outcome>, purpose: Purpose) -> FlightTask<S, Req, C> {
+        leader.listener.clone_from(&self.listener);
         let span = match self.has_asked {
             true => self.span.waits().clone(),
             false => CallerSpan::current(),
