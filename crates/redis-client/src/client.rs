@@ -174,13 +174,13 @@ impl RedisClient {
     /// the first request to a cluster or to sentinels, none is.
     pub fn nodes(&self) -> Vec<(u16, Option<String>)> {
         let nodes = self.0.servers.owners().into_iter();
-        nodes.map(|(slot, node)| (slot, node.stats().map(|stats| stats.address))).collect()
+        nodes.map(|(slot, node)| (slot, node.state.stats().map(|stats| stats.address))).collect()
     }
 
     /// What the nodes were sent and what came of it, in the order of their addresses.
     pub fn node_stats(&self) -> Vec<RedisNodeStats> {
         let nodes = self.0.servers.owners();
-        let mut nodes: Vec<_> = nodes.iter().filter_map(|(_, node)| node.stats()).collect();
+        let mut nodes: Vec<_> = nodes.iter().filter_map(|(_, node)| node.state.stats()).collect();
         nodes.sort_by(|one, other| one.address.cmp(&other.address));
         nodes
     }

@@ -1,28 +1,23 @@
 //! Nodes: a server with its connections and its circuit breaker.
 
-use std::mem;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use tokio::runtime::Handle;
 
 use super::address::ServerAddress;
-use super::breaker::{Admission, Breaker, ProbeTicket};
 use super::client_core::ClientCore;
 use super::connector::Connector;
-use super::node_state::{NodeState, RedisNodeStats};
+use super::node_state::NodeState;
 use super::request::{RedisRequest, Replied};
 use super::server_error::ServerError;
 use super::shared_connection::{SharedConnection, share_time};
 use super::slots::InSlot;
 use bellwether::StoreError;
-use bellwether::adapter::jitter;
 
 /// A server with its connections and its circuit breaker.
 pub(super) struct RedisNode {
     pub(super) state: Arc<NodeState>,
     is_of_cluster: bool,
-    breaker: Breaker,
     connections: Box<[Arc<SharedConnection>]>,
     /// For [large](RedisRequest::is_large) requests, which would hold up the short ones behind them. It is
     /// opened for the first of them.
@@ -44,7 +39,6 @@ impl RedisNode {
             |number| SharedConnection::new(Connector { node: Arc::clone(&state), number });
         Self {
             is_of_cluster: parts.options.is_cluster(),
-            breaker: Breaker::new(parts.options.rules(jitter()), Arc::clone(&parts.outages)),
             connections: (0..parts.connections()).map(connection).collect(),
             large: connection(parts.connections()),
             state,
@@ -54,33 +48,17 @@ impl RedisNode {
     /// Sends a request, unless the node is taken to be down.
     ///
     /// # Cancel safety
-    /// Dropping it loses the reply; what was sent may have been executed, or be executed later. If it is the
-    /// probe of a node that is taken to be down, a `PING` takes its place.
-    pub(super) async fn send(
-        self: &Arc<Self>,
-        request: &RedisRequest<'_>,
-    ) -> Result<Replied, NodeError> {
-        let admission = self.breaker.admit().map_err(|reported| {
-            self.state.counters.failed(reported.kind());
+    /// Dropping it loses the reply; what was sent may have been executed, or be executed later.
+    pub(super) async fn send(&self, request: &RedisRequest<'_>) -> Result<Replied, NodeError> {
+        let NodeState { breaker, counters, .. } = &*self.state;
+        let ticket = breaker.admit().map_err(|reported| {
+            counters.failed(reported.kind());
             NodeError { error: None, reported }
         })?;
-        self.send_admitted(admission, self.connection(request), request).await
-    }
-
-    async fn send_admitted(
-        self: &Arc<Self>,
-        admission: Admission<'_>,
-        connection: &Arc<SharedConnection>,
-        request: &RedisRequest<'_>,
-    ) -> Result<Replied, NodeError> {
-        let counters = &self.state.counters;
         counters.sent(1);
-        let left = admission.probe().map(|probe| LeftProbe { node: self, connection, probe });
-        let sent = connection.send(request).await;
-        mem::forget(left);
-        let error = match sent {
+        let error = match self.connection(request).send(request).await {
             Ok(replied) => {
-                admission.answered();
+                breaker.answered(ticket);
                 return Ok(replied);
             }
             Err(error) if self.is_of_cluster => error.in_cluster(),
@@ -92,8 +70,8 @@ impl RedisNode {
             _ => counters.failed(failed.reported.kind()),
         }
         if !failed.error.as_ref().is_some_and(ServerError::is_outage) {
-            admission.answered();
-        } else if admission.failed(&failed.reported) {
+            breaker.answered(ticket);
+        } else if breaker.failed(ticket, &failed.reported) {
             counters.went_down();
         }
         Err(failed)
@@ -134,37 +112,8 @@ impl RedisNode {
     }
 
     pub(super) fn is_down(&self) -> bool {
-        self.breaker.is_open()
-    }
-
-    /// What it was sent and what came of it. None before sentinels have named a server.
-    pub(super) fn stats(&self) -> Option<RedisNodeStats> {
-        self.state.stats(self.is_down())
+        self.state.breaker.is_open()
     }
 }
-
-/// A probe whose caller leaves, if this is dropped. It goes on as a `PING`. Otherwise callers that all leave
-/// early would never find that the node answers again: some leave because the node refuses another
-/// part of what they ask for, since only one request may be the probe.
-struct LeftProbe<'a> {
-    node: &'a Arc<RedisNode>,
-    connection: &'a Arc<SharedConnection>,
-    probe: ProbeTicket,
-}
-
-impl Drop for LeftProbe<'_> {
-    fn drop(&mut self) {
-        let Ok(runtime) = Handle::try_current() else { return };
-        let Self { node, connection, probe } = *self;
-        let (node, connection) = (Arc::clone(node), Arc::clone(connection));
-        runtime.spawn(async move {
-            let ping = RedisRequest::command("PING", [], [], PROBING).urgent();
-            // Its error says what the breaker knows then.
-            _ = node.send_admitted(node.breaker.resume(probe), &connection, &ping).await;
-        });
-    }
-}
-
-const PROBING: &str = "looking whether redis answers again";
 
 pub(super) const CONNECTING: &str = "connecting";

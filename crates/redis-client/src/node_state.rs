@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::address::{ServerAddress, ServersKind};
+use super::breaker::Breaker;
 use super::client_core::ClientCore;
 use super::events::ServerEvent;
 use super::failovers::Failovers;
@@ -33,6 +34,7 @@ pub(super) struct NodeState {
     pub(super) sentinels: Option<Sentinels>,
     pub(super) failovers: Arc<Failovers>,
     pub(super) clock: ServerClock,
+    pub(super) breaker: Breaker,
     pub(super) counters: NodeCounters,
     /// When bytes last arrived over any of its connections.
     pub(super) heard: Arc<LastHeard>,
@@ -59,9 +61,9 @@ struct BrokenConnections {
 
 impl NodeState {
     pub(super) fn new(parts: Arc<ClientCore>, place: u16, address: ServerAddress) -> Self {
-        let is_cluster = parts.options.is_cluster();
+        let (options, is_cluster) = (&parts.options, parts.options.is_cluster());
         let failovers = if is_cluster { Arc::default() } else { Arc::clone(&parts.failovers) };
-        let is_fixed = !matches!(parts.options.servers.kind, ServersKind::Sentinel { .. });
+        let is_fixed = !matches!(options.servers.kind, ServersKind::Sentinel { .. });
         // The last one is that for large values.
         let untold = vec![None; parts.connections() + 1];
         Self {
@@ -71,6 +73,7 @@ impl NodeState {
             sentinels: Sentinels::of(&parts),
             failovers,
             clock: ServerClock::default(),
+            breaker: Breaker::new(options.down_after, options.probe_every, &parts.outages),
             counters: NodeCounters::default(),
             heard: Arc::default(),
             reply_times: ReplyTimes::default(),
@@ -119,12 +122,12 @@ impl NodeState {
         self.counters.connects();
     }
 
-    /// The figures of the server that the node is, which may be down.
-    pub(super) fn stats(&self, is_down: bool) -> Option<RedisNodeStats> {
+    /// What the server that the node is was sent and what came of it. None before sentinels have named one.
+    pub(super) fn stats(&self) -> Option<RedisNodeStats> {
         let server = locked(&self.server);
         let address = server.as_ref()?.to_string();
         let [requests, redirections, connects, outages] = self.counters.figures();
-        let errors = self.counters.errors();
+        let (errors, is_down) = (self.counters.errors(), self.breaker.is_open());
         Some(RedisNodeStats { address, requests, redirections, errors, connects, outages, is_down })
     }
 
@@ -268,7 +271,7 @@ mod tests {
 
     /// The server with its connects and requests.
     fn figures(node: &NodeState) -> Option<(String, u64, u64)> {
-        node.stats(false).map(|node| (node.address, node.connects, node.requests))
+        node.stats().map(|node| (node.address, node.connects, node.requests))
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::{Servers, ServersKind};
-use super::breaker::BreakerRules;
 use super::credentials::CredentialsProvider;
 use super::dial::Dialer;
 use super::login::Login;
@@ -42,7 +41,7 @@ pub struct RedisClientOptions {
     pub(super) connect_timeout: Duration,
     /// Whether the server may be asked for push messages, which only RESP3 has.
     pub(super) is_resp3: bool,
-    down_after: u32,
+    pub(super) down_after: u32,
     pub(super) probe_every: Duration,
     /// How many connections there are to each server, if it reports no changes.
     pub(super) connections: u32,
@@ -179,7 +178,7 @@ impl RedisClientOptions {
 
     /// Sets after how many failures in a row the server is taken to be down (circuit breaker). Then
     /// operations fail at once with [`StoreErrorKind::Down`](bellwether::store::StoreErrorKind::Down), without
-    /// a request, except for [one probe at a time](Self::probe_every).
+    /// a request, except for [probes](Self::probe_every).
     ///
     /// A failure is silence for the [`timeout`](Self::timeout), no connection, or the reply of a server that is not ready
     /// (`LOADING`, `BUSY`, `MASTERDOWN`...). A refusal is no failure: a full server still serves
@@ -252,12 +251,6 @@ impl RedisClientOptions {
     pub fn request_timeout(&self) -> Duration {
         self.timeout
     }
-
-    /// The settings of the breaker. `jitter`, from 0 to 1, is the jitter of its pause.
-    pub(super) fn rules(&self, jitter: f64) -> BreakerRules {
-        let pause = self.probe_every.mul_f64(0.8 + 0.4 * jitter);
-        BreakerRules { after: self.down_after, pause, longest: self.timeout }
-    }
 }
 
 // Shows the address of the server, but neither user nor password.
@@ -265,16 +258,3 @@ bellwether::debug_fields! { RedisClientOptions => |it| address = it.address(), n
 
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(60);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_stores_of_a_fleet_probe_at_different_intervals() {
-        let options = RedisClientOptions::new("redis://localhost", "shop").unwrap();
-        let pause = |jitter| options.rules(jitter).pause;
-        assert_eq!(pause(0.0), Duration::from_millis(200));
-        assert_eq!(pause(1.0), Duration::from_millis(300));
-    }
-}

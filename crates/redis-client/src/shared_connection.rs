@@ -234,15 +234,20 @@ impl SharedConnection {
         connection: Arc<Connection>,
         begun: Instant,
     ) {
-        sleep_until(begun + self.connector.node.parts.options.timeout / 2).await;
-        if watch.0.last()[0] >= begun || connection.is_broken() {
+        let node = &self.connector.node;
+        sleep_until(begun + node.parts.options.timeout / 2).await;
+        // What was dropped may have been the probe of a node that is taken to be down.
+        let outage = node.breaker.outage();
+        if connection.is_broken() || outage.is_none() && watch.0.last()[0] >= begun {
             return;
         }
         // What was dropped may not have been sent at all.
         let ping = RedisRequest::command("PING", [], [], "looking whether redis answers").urgent();
         let sent = pin!(connection.send(&ping));
-        if self.while_heard(Some(&connection), sent).await.is_err() {
-            watch.0.give_up();
+        match (self.while_heard(Some(&connection), sent).await, outage) {
+            (Ok(Ok(_)), Some(outage)) => node.breaker.answered(outage),
+            (Ok(_), _) => {}
+            (Err(_), _) => watch.0.give_up(),
         }
     }
 

@@ -32,7 +32,7 @@ use self::redirect::{Redirection, redirection};
 use self::refresh_schedule::RefreshSchedule;
 use self::slot_table::SlotTable;
 use super::address::ServerAddress;
-use super::breaker::{Admission, Breaker, BreakerRules};
+use super::breaker::Breaker;
 use super::client_core::ClientCore;
 use super::node::{CONNECTING, NodeError, RedisNode};
 use super::request::{RedisRequest, Replied};
@@ -65,11 +65,9 @@ struct Undelivered {
 impl Cluster {
     pub(super) fn new(parts: Arc<ClientCore>) -> Self {
         let timeout = parts.options.timeout;
-        let pause = PROBE.mul_f64(0.8 + 0.4 * jitter());
-        let rules = BreakerRules { pause, ..parts.options.rules(0.0) };
         let every = REFRESH.mul_f64(0.8 + 0.4 * jitter());
         Self {
-            breaker: Breaker::new(rules, Arc::clone(&parts.outages)),
+            breaker: Breaker::new(parts.options.down_after, PROBE, &parts.outages),
             table: SlotTable::new(Arc::clone(&parts)),
             schedule: RefreshSchedule::new(timeout + timeout, every),
             last_error: Mutex::default(),
@@ -89,28 +87,21 @@ impl Cluster {
         request: &RedisRequest<'_>,
         deadline: Instant,
     ) -> Result<Replied, StoreError> {
-        let admission = self.breaker.admit()?;
+        use StoreErrorKind::{Down, TimedOut, Unreachable};
+        let ticket = self.breaker.admit()?;
         if self.schedule.is_due(deadline - self.parts.options.timeout) {
             self.refresh_soon(None);
         }
         let outcome = self.deliver(request, deadline).await;
-        self.note(admission, outcome.as_ref().err());
-        outcome.map_err(|error| error.reported)
-    }
-
-    /// Notes the error of an admitted request, or none, for the breaker of the cluster.
-    fn note(&self, admission: Admission<'_>, error: Option<&Undelivered>) {
-        use StoreErrorKind::{Down, TimedOut, Unreachable};
-        match error {
-            Some(Undelivered { reported, is_of_cluster: true }) if reported.kind() != Down => {
-                _ = admission.failed(reported);
+        match &outcome {
+            Err(Undelivered { reported, is_of_cluster: true }) if reported.kind() != Down => {
+                _ = self.breaker.failed(ticket, reported);
             }
             // A node that does not answer says nothing about the cluster.
-            Some(error) if matches!(error.reported.kind(), Down | TimedOut | Unreachable) => {
-                drop(admission);
-            }
-            _ => admission.answered(),
+            Err(error) if matches!(error.reported.kind(), Down | TimedOut | Unreachable) => {}
+            _ => self.breaker.answered(ticket),
         }
+        outcome.map_err(|error| error.reported)
     }
 
     /// Sends a request from node to node until one has answered it.

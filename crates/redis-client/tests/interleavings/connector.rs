@@ -35,6 +35,19 @@ pub(crate) struct Node {
     pub(crate) parts: Parts,
     pub(crate) failovers: Failovers,
     pub(crate) heard: LastHeard,
+    pub(crate) breaker: Breaker,
+}
+
+/// The server is never taken to be down here.
+#[derive(Default)]
+pub(crate) struct Breaker;
+
+impl Breaker {
+    pub(crate) fn outage(&self) -> Option<()> {
+        None
+    }
+
+    pub(crate) fn answered(&self, (): ()) {}
 }
 
 impl Node {
