@@ -50,25 +50,6 @@ pub(crate) fn run(effort: Effort) {
     stage.race("own keys, nested", |sku| Shelf::of_json_len(sku, JSON_LEN), false, effort);
 }
 
-/// What several connections give for large values.
-pub(crate) fn run_connections(effort: Effort) {
-    let server = RedisServer::start();
-    let runtime = Runtime::new().expect("a runtime");
-    let stage = Stage { server: &server, runtime: &runtime, callers: JUDGED, keys: JUDGED };
-    let stores = CONNECTIONS.map(|count| runtime.block_on(store(&server, count)));
-    let fill = call(stores[0].clone(), |sku| Product::of_json_len(sku, LARGE));
-    (0..JUDGED as u64).for_each(|sku| runtime.block_on(fill(sku, 1)));
-    let mut race = Race::new("connections", format!("{JUDGED} callers, own keys of 256 KiB"));
-    let numbers: Vec<_> = CONNECTIONS
-        .into_iter()
-        .zip(stores)
-        .map(|(count, store)| stage.enter(&mut race, &format!("{count}"), look(store)))
-        .collect();
-    let outcome = race.run(effort);
-    outcome.print(&numbers);
-    numbers[1..].iter().for_each(|more| outcome.print_rate(*more, numbers[0], Wanted::Nothing));
-}
-
 /// Callers, and the keys that they ask for.
 struct Stage<'a> {
     server: &'a RedisServer,
@@ -88,7 +69,7 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Answer for
 impl Stage<'_> {
     fn race<R: Answer>(&self, what: &str, answer: fn(u64) -> R, is_light: bool, effort: Effort) {
         let connection = self.runtime.block_on(connection(self.server));
-        let store = self.runtime.block_on(store(self.server, 1));
+        let store = self.runtime.block_on(store(self.server));
         let pool = self.runtime.block_on(pool(self.server));
         self.fill(&connection, answer);
         let s = if self.callers == 1 { "" } else { "s" };
@@ -145,11 +126,10 @@ async fn pool(server: &RedisServer) -> Pool<RedisConnectionManager> {
     Pool::builder().build(manager).await.expect("a server")
 }
 
-async fn store(server: &RedisServer, connections: u32) -> RedisStore {
+async fn store(server: &RedisServer) -> RedisStore {
     // Wide, so that a busy machine does not decide what is measured.
     let options = RedisOptions::new(&server.url(), "test").expect("an address");
     let options = options.timeout(Duration::from_secs(5));
-    let options = options.connections(connections);
     options.connect().await.expect("a server")
 }
 
@@ -229,10 +209,6 @@ fn name(sku: u64) -> String {
 }
 
 const JSON_LEN: usize = 1024;
-
-const LARGE: usize = 256 * 1024;
-
-const CONNECTIONS: [u32; 3] = [1, 2, 4];
 
 /// How many callers the limits are for.
 const JUDGED: usize = 64;

@@ -54,7 +54,6 @@ const SECTIONS: &[(&str, Section)] = &[
     ("memory", hits_in_memory::run),
     ("direct", direct_calls::run),
     ("redis", hits_in_redis::run),
-    ("connections", hits_in_redis::run_connections),
     ("cluster", hits_in_cluster::run),
     ("cluster-bursts", bursts_in_cluster::run),
     ("near", hits_near::run),

@@ -74,15 +74,6 @@ impl ClientCore {
         }
     }
 
-    /// The number of connections to each server. The server reports changes of what was read over one
-    /// connection to that connection.
-    pub(super) fn connections(&self) -> usize {
-        match self.setup.tracking {
-            Tracking::Nothing => self.options.connections as usize,
-            Tracking::Copies | Tracking::Watches | Tracking::Namespace => 1,
-        }
-    }
-
     pub(super) fn tell(&self, event: ServerEvent<'_>) {
         self.setup.observers.iter().for_each(|observer| observer.note(event));
     }

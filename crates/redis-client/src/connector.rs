@@ -21,7 +21,8 @@ use bellwether::warn_throttled;
 /// Makes one of the connections of a node.
 pub(super) struct Connector {
     pub(super) node: Arc<NodeState>,
-    /// The number of the connection in the node. The first one has client tracking.
+    /// The number of the connection in the node. The first one, 0, has client tracking; the other one, 1, is for
+    /// large values.
     pub(super) number: usize,
 }
 

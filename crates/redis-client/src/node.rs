@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
-
 use super::address::ServerAddress;
 use super::client_core::ClientCore;
 use super::connector::Connector;
@@ -11,14 +9,13 @@ use super::node_state::NodeState;
 use super::request::{RedisRequest, Replied};
 use super::server_error::ServerError;
 use super::shared_connection::{SharedConnection, share_time};
-use super::slots::InSlot;
 use bellwether::StoreError;
 
 /// A server with its connections and its circuit breaker.
 pub(super) struct RedisNode {
     pub(super) state: Arc<NodeState>,
     is_of_cluster: bool,
-    connections: Box<[Arc<SharedConnection>]>,
+    connection: Arc<SharedConnection>,
     /// For [large](RedisRequest::is_large) requests, which would hold up the short ones behind them. It is
     /// opened for the first of them.
     large: Arc<SharedConnection>,
@@ -39,8 +36,8 @@ impl RedisNode {
             |number| SharedConnection::new(Connector { node: Arc::clone(&state), number });
         Self {
             is_of_cluster: parts.options.is_cluster(),
-            connections: (0..parts.connections()).map(connection).collect(),
-            large: connection(parts.connections()),
+            connection: connection(0),
+            large: connection(1),
             state,
         }
     }
@@ -56,7 +53,8 @@ impl RedisNode {
             NodeError { error: None, reported }
         })?;
         counters.sent(1);
-        let error = match self.connection(request).send(request).await {
+        let connection = if request.is_large() { &self.large } else { &self.connection };
+        let error = match connection.send(request).await {
             Ok(replied) => {
                 breaker.answered(ticket);
                 return Ok(replied);
@@ -77,15 +75,6 @@ impl RedisNode {
         Err(failed)
     }
 
-    /// The connection for a request. Short ones for one key share one.
-    fn connection(&self, request: &RedisRequest<'_>) -> &Arc<SharedConnection> {
-        match &*self.connections {
-            _ if request.is_large() => &self.large,
-            [only] => only,
-            several => &several[usize::from(request.slot()) % several.len()],
-        }
-    }
-
     fn error(&self, reported: StoreError, error: ServerError) -> NodeError {
         let reported = match self.is_of_cluster {
             true => StoreError::new(
@@ -98,17 +87,17 @@ impl RedisNode {
         NodeError { error: Some(error), reported }
     }
 
-    /// Opens the connections that are not open.
+    /// Opens the connection for short requests, unless it is open.
     ///
     /// # Errors
-    /// That of the first that fails.
+    /// That of the attempt.
     pub(super) async fn connect(&self) -> Result<(), StoreError> {
         // An attempt ends before, and its error says what was missing.
         let limit = 2 * self.state.parts.options.connect_timeout;
-        let all = self.connections.iter().map(|connection| share_time(limit, connection.open()));
+        let opened = share_time(limit, self.connection.open()).await;
         let reported =
             |error: ServerError| self.error(error.during(CONNECTING, None), error).reported;
-        try_join_all(all).await.map(drop).map_err(reported)
+        opened.map(drop).map_err(reported)
     }
 
     pub(super) fn is_down(&self) -> bool {

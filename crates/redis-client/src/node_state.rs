@@ -51,10 +51,11 @@ pub(super) struct NodeState {
 }
 
 /// The broken connections of a node, until the observer has been told.
+#[derive(Default)]
 struct BrokenConnections {
     /// For each connection of the node, when the first of any of them broke since that one was
     /// opened.
-    untold: Vec<Option<Instant>>,
+    untold: [Option<Instant>; 2],
     /// Since when none was opened, after one broke.
     lost_at: Option<Instant>,
 }
@@ -64,8 +65,6 @@ impl NodeState {
         let (options, is_cluster) = (&parts.options, parts.options.is_cluster());
         let failovers = if is_cluster { Arc::default() } else { Arc::clone(&parts.failovers) };
         let is_fixed = !matches!(options.servers.kind, ServersKind::Sentinel { .. });
-        // The last one is that for large values.
-        let untold = vec![None; parts.connections() + 1];
         Self {
             place,
             server: Mutex::new(is_fixed.then(|| address.clone())),
@@ -78,7 +77,7 @@ impl NodeState {
             heard: Arc::default(),
             reply_times: ReplyTimes::default(),
             has_spoken_resp3: AtomicBool::new(false),
-            broken: Mutex::new(BrokenConnections { untold, lost_at: None }),
+            broken: Mutex::new(BrokenConnections::default()),
             parts,
         }
     }
@@ -143,7 +142,7 @@ impl NodeState {
     pub(super) fn opened(&self, connection: usize, replaces: bool) {
         let mut broken = locked(&self.broken);
         broken.lost_at = None;
-        let untold = broken.untold.get_mut(connection).and_then(Option::take);
+        let untold = broken.untold[connection].take();
         if let Some(since) = untold.or_else(|| replaces.then(Instant::now)) {
             self.may_have_lost(since);
         }
@@ -218,7 +217,6 @@ mod tests {
     fn node() -> (NodeState, Arc<Told>) {
         let told = Arc::<Told>::default();
         let options = RedisClientOptions::new("redis://h:1", "shop").expect("options");
-        let options = options.connections(2);
         let setup = ClientSetup { observers: vec![Arc::clone(&told) as _], ..Default::default() };
         let parts = Arc::new(ClientCore::new(options, setup));
         (NodeState::new(parts, 0, server(1)), told)

@@ -43,8 +43,6 @@ pub struct RedisClientOptions {
     pub(super) is_resp3: bool,
     pub(super) down_after: u32,
     pub(super) probe_every: Duration,
-    /// How many connections there are to each server, if it reports no changes.
-    pub(super) connections: u32,
     /// Of these options, and of those that have these as a part.
     #[doc(hidden)]
     pub wrong: FirstError,
@@ -94,7 +92,6 @@ impl RedisClientOptions {
             is_resp3: true,
             down_after: 5,
             probe_every: Duration::from_millis(250),
-            connections: 1,
             wrong: FirstError::default(),
         })
     }
@@ -204,21 +201,6 @@ impl RedisClientOptions {
         let least = Duration::from_millis(100);
         let interval = within("probe interval of the store", interval, least, LONGEST);
         self.wrong.set(&mut self.probe_every, interval);
-        self
-    }
-
-    /// Sets the number of connections to each server. The requests for a key share one, and no
-    /// request has a connection for itself. A near cache and locks use one, because the server
-    /// reports changes to the connection that has read. `connect` fails if it is not from 1 to 64.
-    ///
-    /// Requests of 64 KiB or more, with their replies as far as those are known, have one more connection
-    /// to each server, which is opened for the first of them. So they hold up no short replies. With a near
-    /// cache, only what is stored goes over it.
-    ///
-    /// Default: 1, which carries hundreds of thousands of commands per second.
-    pub fn connections(mut self, connections: u32) -> Self {
-        let connections = within("connections of the store", connections, 1, 64);
-        self.wrong.set(&mut self.connections, connections);
         self
     }
 

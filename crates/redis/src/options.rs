@@ -95,7 +95,6 @@ impl RedisOptions {
         down_after(failures: u32);
         probe_every(interval: Duration);
         resp2();
-        connections(connections: u32);
     }
 
     /// Names the store in metrics and log messages.

@@ -16,10 +16,9 @@ pub(crate) fn find_leaks(shared: &Shared, plan: &RunPlan, processes: &[Process])
     if under_way > 0 && !killed {
         shared.violation(format_args!("{under_way} operations have not ended"));
     }
-    let each = plan.connections as usize;
     for Process { host, caller, store, .. } in processes {
         let (flights, pending) = (caller.cache.in_flight(), store.stats().replay.pending);
-        if flights > 0 || pending > 0 || host.tasks() > plan.topology.tasks(each) {
+        if flights > 0 || pending > 0 || host.tasks() > plan.topology.tasks() {
             let tasks = host.tasks();
             shared.violation(format_args!(
                 "{:?} has {flights} flights, {pending} pending invalidations and {tasks} tasks",
@@ -34,7 +33,7 @@ pub(crate) fn find_leaks(shared: &Shared, plan: &RunPlan, processes: &[Process])
     primaries.iter().for_each(|node| find_leases(shared, *node));
     let open = shared.network.with(|state| state.connections());
     for (node, connections) in open.into_iter().enumerate() {
-        let of_one = plan.topology.connections(each, node, primaries.contains(&node));
+        let of_one = plan.topology.connections(node, primaries.contains(&node));
         if connections > of_one * processes.len() {
             shared.violation(format_args!("server {node} has {connections} connections"));
         }

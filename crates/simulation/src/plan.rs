@@ -29,8 +29,6 @@ pub(crate) struct RunPlan {
     pub(crate) burst: Option<Burst>,
     /// By how much the clocks of shards differ from that of the world, in microseconds.
     pub(crate) clock_errors: Vec<i64>,
-    /// How many connections for requests a process has to each server.
-    pub(crate) connections: u32,
     /// Whether each process has near copies.
     pub(crate) near: Vec<bool>,
     pub(crate) keys: u64,
@@ -92,7 +90,6 @@ impl RunPlan {
             costs: Some(TimeCosts::MEASURED),
             burst: Some(burst),
             clock_errors: vec![0; topology.shards()],
-            connections: 1,
             near: vec![false; processes],
             keys: WARM_KEYS + keys.min(MOST_CALLERS / processes) as u64,
             tags: 0,
@@ -122,7 +119,6 @@ impl RunPlan {
             topology,
             costs: None,
             burst: None,
-            connections: pick(&[1, 1, 1, 3]),
             clock_errors,
             version: ServerVersion::ALL[pick(&[0, 1, 2, 3]) as usize],
             near,

@@ -46,7 +46,6 @@ impl Process {
         let connect =
             move |to| Box::pin(connect(network.clone(), place, to)) as BoxFuture<'static, _>;
         let options = RedisClientOptions::new(&plan.topology.url(), "sim").expect("an address");
-        let options = options.connections(plan.connections);
         let options = RedisOptions::from(options.network(Arc::new(connect)))
             .pending_invalidations(plan.kept)
             // The promises are of what others have invalidated, to the microsecond.

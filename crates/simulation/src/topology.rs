@@ -52,19 +52,18 @@ impl Topology {
         }
     }
 
-    /// How many tasks an idle process has at most: those of its connections, of which it has so many to each
-    /// server for requests.
-    pub(crate) fn tasks(self, each: usize) -> usize {
-        8 + each + self.sentinels().len() + (1 + each) * (self.shards() - 1)
+    /// How many tasks an idle process has at most: those of its connections among them.
+    pub(crate) fn tasks(self) -> usize {
+        9 + self.sentinels().len() + 2 * (self.shards() - 1)
     }
 
-    /// How many connections an idle process has to a server at most: so many for requests and one for messages.
+    /// How many connections an idle process has to a server at most: one for requests and one for messages.
     /// A sentinel has one for its news. Those to a former primary of a cluster end with the next refresh of
     /// the slot table, within a minute.
-    pub(crate) fn connections(self, each: usize, node: NodeId, is_primary: bool) -> usize {
+    pub(crate) fn connections(self, node: NodeId, is_primary: bool) -> usize {
         match self {
-            Self::Cluster(_) => each + 1,
-            _ if is_primary => each + 1,
+            Self::Cluster(_) => 2,
+            _ if is_primary => 2,
             _ => self.sentinels().contains(&node).into(),
         }
     }

@@ -180,14 +180,6 @@ fn a_timeout_out_of_range_is_refused_by_name() {
 }
 
 #[test]
-fn a_number_of_connections_out_of_range_is_refused_by_name() {
-    for connections in [0, 65, u32::MAX] {
-        let message = options().connections(connections).connect_lazily().unwrap_err().to_string();
-        assert!(message.starts_with("connections of the store must be from 1 to 64"), "{message}");
-    }
-}
-
-#[test]
 fn a_number_of_failures_out_of_range_is_refused_by_name() {
     for failures in [0, 1_000_001, u32::MAX] {
         let message = options().down_after(failures).connect_lazily().unwrap_err().to_string();
