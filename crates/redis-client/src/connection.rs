@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::events::ServerEvent;
 use super::node_state::NodeState;
+use super::one_task::OneTask;
 use super::request::RedisRequest;
 use super::silence::LastHeard;
 use super::window::{Place, Window};
@@ -42,8 +43,8 @@ pub(super) struct ConnectionState {
     is_broken: AtomicBool,
     /// Whether requests are sent over it. Then the node is told when it breaks.
     pub(super) is_in_use: AtomicBool,
-    /// Whether a task judges it for requests that were dropped.
-    pub(super) is_watched: AtomicBool,
+    /// Judges it for requests that were dropped.
+    pub(super) watch: OneTask,
     /// Closed when it has ended.
     ended: Semaphore,
     /// When bytes last arrived.
@@ -140,7 +141,7 @@ impl ConnectionState {
             is_tracked,
             is_broken: AtomicBool::default(),
             is_in_use: AtomicBool::default(),
-            is_watched: AtomicBool::default(),
+            watch: OneTask::default(),
             ended: Semaphore::new(0),
             heard: Arc::default(),
             replied: LastHeard::default(),

@@ -2,19 +2,18 @@
 
 use std::mem;
 use std::pin::pin;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::Shared;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use tokio::{select, task_local};
 
-use super::connection::{Connection, ConnectionState, passed};
+use super::connection::{Connection, passed};
 use super::connector::Connector;
+use super::one_task::OneTask;
 use super::request::{RedisRequest, Replied};
 use super::retry_pauses::RetryPauses;
 use super::server_error::ServerError;
@@ -51,6 +50,8 @@ pub(super) struct SharedConnection {
     connector: Connector,
     /// Held for a few steps, never across an `.await`.
     slot: Mutex<ConnectionSlot>,
+    /// Begins another connection, because the open one is silent.
+    probing: OneTask,
 }
 
 #[derive(Default)]
@@ -60,8 +61,6 @@ struct ConnectionSlot {
     failures: u32,
     /// Whether a connection was open before.
     was_open: bool,
-    /// Whether another connection is begun, because the open one is silent.
-    has_probe: bool,
 }
 
 /// Ready when an attempt to connect has ended.
@@ -81,9 +80,15 @@ enum SlotState {
     },
 }
 
+impl ConnectionSlot {
+    fn has(&self, connection: &Arc<Connection>) -> bool {
+        matches!(&self.state, SlotState::Open(open) if Arc::ptr_eq(open, connection))
+    }
+}
+
 impl SharedConnection {
     pub(super) fn new(connector: Connector) -> Arc<Self> {
-        Arc::new(Self { connector, slot: Mutex::default() })
+        Arc::new(Self { connector, slot: Mutex::default(), probing: OneTask::default() })
     }
 
     /// Sends it, and connects first if necessary. It takes as long as the server is not
@@ -200,7 +205,9 @@ impl SharedConnection {
                     until
                 }
                 Judgement::Probe(until) => {
-                    connection.inspect(|silent| self.probe(silent));
+                    if let Some(silent) = connection {
+                        self.probing.start(|| Arc::clone(self).probe(Arc::clone(silent)));
+                    }
                     until
                 }
                 Judgement::Silent => {
@@ -228,17 +235,12 @@ impl SharedConnection {
 
     /// Judges a connection for requests that were dropped. Otherwise callers that all leave early would
     /// never find that it is dead.
-    async fn watch(
-        self: Arc<Self>,
-        watch: ConnectionWatch,
-        connection: Arc<Connection>,
-        begun: Instant,
-    ) {
+    async fn watch(self: Arc<Self>, connection: Arc<Connection>, begun: Instant) {
         let node = &self.connector.node;
         sleep_until(begun + node.parts.options.timeout / 2).await;
         // What was dropped may have been the probe of a node that is taken to be down.
         let outage = node.breaker.outage();
-        if connection.is_broken() || outage.is_none() && watch.0.last()[0] >= begun {
+        if connection.is_broken() || outage.is_none() && connection.state.last()[0] >= begun {
             return;
         }
         // What was dropped may not have been sent at all.
@@ -247,19 +249,33 @@ impl SharedConnection {
         match (self.while_heard(Some(&connection), sent).await, outage) {
             (Ok(Ok(_)), Some(outage)) => node.breaker.answered(outage),
             (Ok(_), _) => {}
-            (Err(_), _) => watch.0.give_up(),
+            (Err(_), _) => connection.state.give_up(),
         }
     }
 
     /// Begins another connection, since this one is silent. If the server answers over that one alone, it
     /// takes the place of this one, and what is under way on this one is sent again.
-    fn probe(self: &Arc<Self>, silent: &Arc<Connection>) {
-        let mut slot = locked(&self.slot);
-        let is_open = matches!(&slot.state, SlotState::Open(open) if Arc::ptr_eq(open, silent));
-        if is_open && !mem::replace(&mut slot.has_probe, true) {
-            drop(slot);
-            tokio::spawn(Probe { shared: Arc::clone(self), silent: Arc::clone(silent) }.run());
+    async fn probe(self: Arc<Self>, silent: Arc<Connection>) {
+        let connector = &self.connector;
+        let begun = Instant::now();
+        if !locked(&self.slot).has(&silent) {
+            return;
         }
+        let Ok(connection) = connector.connect().await else { return };
+        // The server has served the silent one by now. What it sent may still have to be read here.
+        let bound = silent.state.last()[0] + connector.node.silence_bound();
+        sleep_until(bound.min(begun + connector.node.parts.options.timeout)).await;
+        let mut slot = locked(&self.slot);
+        if silent.state.last()[0] >= begun || !slot.has(&silent) {
+            return;
+        }
+        // In this order: what breaks, and then what replaces it.
+        silent.state.give_up();
+        connector.adopt(&connection, true);
+        slot.state = SlotState::Open(Arc::new(connection));
+        drop(slot);
+        connector.node.parts.replaced();
+        silent.state.end();
     }
 
     /// Whether connections have credentials. If the server does not accept those any more, another
@@ -307,20 +323,8 @@ struct Left<'a> {
 impl Drop for Left<'_> {
     fn drop(&mut self) {
         let Self { shared, connection, begun } = *self;
-        let Ok(runtime) = Handle::try_current() else { return };
-        if !connection.state.is_watched.swap(true, Ordering::Relaxed) {
-            let watch = ConnectionWatch(Arc::clone(&connection.state));
-            runtime.spawn(Arc::clone(shared).watch(watch, Arc::clone(connection), begun));
-        }
-    }
-}
-
-/// That a connection is watched. When it is dropped, the next request that is dropped may have another watch.
-struct ConnectionWatch(Arc<ConnectionState>);
-
-impl Drop for ConnectionWatch {
-    fn drop(&mut self) {
-        self.0.is_watched.store(false, Ordering::Relaxed);
+        let watch = || Arc::clone(shared).watch(Arc::clone(connection), begun);
+        connection.state.watch.start(watch);
     }
 }
 
@@ -365,44 +369,5 @@ impl DialAttempt {
 impl Drop for DialAttempt {
     fn drop(&mut self) {
         locked(&self.shared.slot).state = mem::take(&mut self.next);
-    }
-}
-
-/// Another connection to a server of which the open one is silent. When it is dropped, there may be another
-/// one.
-struct Probe {
-    shared: Arc<SharedConnection>,
-    silent: Arc<Connection>,
-}
-
-impl Probe {
-    async fn run(self) {
-        let Self { shared, silent } = &self;
-        let connector = &shared.connector;
-        let begun = Instant::now();
-        let Ok(connection) = connector.connect().await else { return };
-        // The server has served the silent one by now. What it sent may still have to be read here.
-        let bound = silent.state.last()[0] + connector.node.silence_bound();
-        sleep_until(bound.min(begun + connector.node.parts.options.timeout)).await;
-        if silent.state.last()[0] >= begun {
-            return;
-        }
-        let mut slot = locked(&shared.slot);
-        if !matches!(&slot.state, SlotState::Open(open) if Arc::ptr_eq(open, silent)) {
-            return;
-        }
-        // In this order: what breaks, and then what replaces it.
-        silent.state.give_up();
-        connector.adopt(&connection, true);
-        slot.state = SlotState::Open(Arc::new(connection));
-        drop(slot);
-        connector.node.parts.replaced();
-        silent.state.end();
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        locked(&self.shared.slot).has_probe = false;
     }
 }

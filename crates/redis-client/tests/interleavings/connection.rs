@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::network::Network;
+use super::one_task::OneTask;
 use super::request::RedisRequest;
 use super::server_error::ConnectionLost;
 
@@ -17,7 +18,7 @@ pub(crate) struct Connection {
 pub(crate) struct ConnectionState {
     is_broken: AtomicBool,
     pub(crate) is_in_use: AtomicBool,
-    pub(crate) is_watched: AtomicBool,
+    pub(crate) watch: OneTask,
 }
 
 #[derive(Default)]

@@ -18,10 +18,10 @@ mod callers;
 mod connection;
 mod connector;
 mod network;
+mod one_task;
 #[expect(dead_code, reason = "callers here do not look whether a request was repeated")]
 mod request;
 mod retry_pauses;
-mod runtime;
 mod server_error;
 #[expect(dead_code, reason = "what is not interleaved here")]
 #[path = "../../src/shared_connection.rs"]
