@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::server_error::ServerError;
 use bellwether::adapter::{LogThrottle, jitter, locked};
 use bellwether::store::StoreErrorKind;
 use bellwether::{StoreError, warn_throttled};
@@ -41,7 +42,7 @@ struct BreakerState {
     /// How many failures in a row there were while it is closed.
     failures: u32,
     /// While it is open: when the next probe is admitted, and the error of other operations.
-    open: Option<(Instant, StoreError)>,
+    open: Option<(Instant, ServerError)>,
 }
 
 /// The outages of all nodes of a client.
@@ -65,7 +66,7 @@ impl Breaker {
     }
 
     /// Admits an operation, unless the server is taken to be down and no probe is due.
-    pub(super) fn admit(&self) -> Result<BreakerTicket, StoreError> {
+    pub(super) fn admit(&self) -> Result<BreakerTicket, ServerError> {
         let opened = self.healthy.load(Ordering::Acquire);
         if opened != UNHEALTHY {
             return Ok(BreakerTicket(opened));
@@ -132,7 +133,7 @@ impl Breaker {
             return false;
         }
         let message = format!("{DOWN}, the last one: {error}");
-        let down = StoreError::new(StoreErrorKind::Down, message).with_source(error.clone());
+        let down = ServerError::Other(StoreErrorKind::Down, message.into());
         *state = BreakerState { opened: state.opened + 1, failures: 0, open: Some((next, down)) };
         drop(state);
         self.outages.count.fetch_add(1, Ordering::Relaxed);
@@ -153,8 +154,7 @@ impl Breaker {
 
 const UNHEALTHY: u64 = u64::MAX;
 
-const DOWN: &str =
-    "redis is taken to be down, and was not asked: too many operations in a row failed";
+const DOWN: &str = "it is taken to be down, and was not asked: too many operations in a row failed";
 
 #[cfg(test)]
 mod tests {

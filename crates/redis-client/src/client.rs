@@ -81,7 +81,7 @@ impl RedisClient {
         in_runtime()?;
         let replied = match &self.0.servers {
             ServerGroup::Single(node) => {
-                node.send(request).await.map_err(|error| error.reported)?
+                node.send(request).await.map_err(|error| request.error(&error))?
             }
             // Boxed, so that the callers of a single server need no memory for it.
             ServerGroup::Cluster(cluster) => {

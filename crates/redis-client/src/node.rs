@@ -21,14 +21,6 @@ pub(super) struct RedisNode {
     large: Arc<SharedConnection>,
 }
 
-/// Why a node gave no usable reply.
-pub(super) struct NodeError {
-    /// None if the node is taken to be down, and nothing was sent.
-    pub(super) error: Option<ServerError>,
-    /// The error for the caller.
-    pub(super) reported: StoreError,
-}
-
 impl RedisNode {
     pub(super) fn new(parts: &Arc<ClientCore>, address: ServerAddress, place: u16) -> Self {
         let state = Arc::new(NodeState::new(Arc::clone(parts), place, address));
@@ -46,12 +38,9 @@ impl RedisNode {
     ///
     /// # Cancel safety
     /// Dropping it loses the reply; what was sent may have been executed, or be executed later.
-    pub(super) async fn send(&self, request: &RedisRequest<'_>) -> Result<Replied, NodeError> {
+    pub(super) async fn send(&self, request: &RedisRequest<'_>) -> Result<Replied, ServerError> {
         let NodeState { breaker, counters, .. } = &*self.state;
-        let ticket = breaker.admit().map_err(|reported| {
-            counters.failed(reported.kind());
-            NodeError { error: None, reported }
-        })?;
+        let ticket = breaker.admit().inspect_err(|down| counters.failed(down.kind()))?;
         counters.sent(1);
         let connection = if request.is_large() { &self.large } else { &self.connection };
         let error = match connection.send(request).await {
@@ -62,29 +51,25 @@ impl RedisNode {
             Err(error) if self.is_of_cluster => error.in_cluster(),
             Err(error) => error,
         };
-        let failed = self.error(request.error(&error), error);
-        match &failed.error {
-            Some(ServerError::Redirected(_)) => counters.redirected(),
-            _ => counters.failed(failed.reported.kind()),
+        match &error {
+            ServerError::Redirected(_) => counters.redirected(),
+            error => counters.failed(error.kind()),
         }
-        if !failed.error.as_ref().is_some_and(ServerError::is_outage) {
+        if !error.is_outage() {
             breaker.answered(ticket);
-        } else if breaker.failed(ticket, &failed.reported) {
+        } else if breaker.failed(ticket, &self.reported(request.error(&error))) {
             counters.went_down();
         }
-        Err(failed)
+        Err(error)
     }
 
-    fn error(&self, reported: StoreError, error: ServerError) -> NodeError {
-        let reported = match self.is_of_cluster {
-            true => StoreError::new(
-                reported.kind(),
-                format!("{reported} (node {})", self.state.address),
-            )
-            .with_source(reported),
-            false => reported,
-        };
-        NodeError { error: Some(error), reported }
+    /// An error for the caller. In a cluster, it says of which node it is.
+    pub(super) fn reported(&self, error: StoreError) -> StoreError {
+        if !self.is_of_cluster {
+            return error;
+        }
+        let message = format!("{error} (node {})", self.state.address);
+        StoreError::new(error.kind(), message).with_source(error)
     }
 
     /// Opens the connection for short requests, unless it is open.
@@ -95,9 +80,7 @@ impl RedisNode {
         // An attempt ends before, and its error says what was missing.
         let limit = 2 * self.state.parts.options.connect_timeout;
         let opened = share_time(limit, self.connection.open()).await;
-        let reported =
-            |error: ServerError| self.error(error.during(CONNECTING, None), error).reported;
-        opened.map(drop).map_err(reported)
+        opened.map(drop).map_err(|error| self.reported(error.during(CONNECTING, None)))
     }
 
     pub(super) fn is_down(&self) -> bool {

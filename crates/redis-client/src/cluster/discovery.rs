@@ -43,7 +43,8 @@ pub(super) async fn discover(
 
 async fn ask(node: Arc<RedisNode>) -> Result<SlotRanges, StoreError> {
     let request = RedisRequest::command("CLUSTER", [], [b"SLOTS".to_vec()], ASKING_FOR_SLOTS);
-    let replied = node.send(&request).await.map_err(|error| error.reported)?;
+    let reported = |error| node.reported(request.error(&error));
+    let replied = node.send(&request).await.map_err(reported)?;
     let malformed = || request.error(&ServerError::malformed());
     SlotRanges::read(replied.value, &node.state.address).ok_or_else(malformed)
 }

@@ -34,7 +34,7 @@ use self::slot_table::SlotTable;
 use super::address::ServerAddress;
 use super::breaker::Breaker;
 use super::client_core::ClientCore;
-use super::node::{CONNECTING, NodeError, RedisNode};
+use super::node::{CONNECTING, RedisNode};
 use super::request::{RedisRequest, Replied};
 use super::server_error::ServerError;
 use super::shared_connection::share_time;
@@ -88,7 +88,7 @@ impl Cluster {
         deadline: Instant,
     ) -> Result<Replied, StoreError> {
         use StoreErrorKind::{Down, TimedOut, Unreachable};
-        let ticket = self.breaker.admit()?;
+        let ticket = self.breaker.admit().map_err(|down| request.error(&down))?;
         if self.schedule.is_due(deadline - self.parts.options.timeout) {
             self.refresh_soon(None);
         }
@@ -122,7 +122,7 @@ impl Cluster {
                     let is_repeated = is_repeated || journey.may_be_repeated;
                     return Ok(Replied { value, is_repeated });
                 }
-                Err(error) => self.go_on(&mut journey, request.slot(), &node, error).await?,
+                Err(error) => self.go_on(&mut journey, request, &node, &error).await?,
             }
         }
     }
@@ -131,18 +131,11 @@ impl Cluster {
     async fn go_on(
         self: &Arc<Self>,
         journey: &mut Journey,
-        slot: u16,
+        request: &RedisRequest<'_>,
         node: &Arc<RedisNode>,
-        failed: NodeError,
+        error: &ServerError,
     ) -> Result<(), Undelivered> {
-        let NodeError { error, reported } = failed;
-        let unanswered = |is_of_cluster| Undelivered { reported, is_of_cluster };
-        // The node is taken to be down. Another one may have taken its slots.
-        let Some(error) = error else {
-            self.refresh_soon(None);
-            return Err(unanswered(false));
-        };
-        let step = redirection(&error, &node.state.address);
+        let step = redirection(error, &node.state.address);
         let goes_on = match step {
             Redirection::Follow { slot, ref to } => {
                 let owner = self.table.node(to);
@@ -168,10 +161,16 @@ impl Cluster {
                 self.refresh_soon(None);
                 journey.pause().await
             }
-            Redirection::AskAnother => self.has_successor(journey, slot, node, &error).await,
+            Redirection::AskAnother => {
+                self.has_successor(journey, request.slot(), node, error).await
+            }
             Redirection::Fail => false,
         };
-        if goes_on { Ok(()) } else { Err(unanswered(step == Redirection::AwaitCluster)) }
+        if goes_on {
+            return Ok(());
+        }
+        let is_of_cluster = step == Redirection::AwaitCluster;
+        Err(Undelivered { reported: node.reported(request.error(error)), is_of_cluster })
     }
 
     /// Whether a request has another owner after a refresh, because its node does not serve its
@@ -184,7 +183,8 @@ impl Cluster {
         error: &ServerError,
     ) -> bool {
         journey.note_lost(error);
-        if matches!(error, ServerError::Other(StoreErrorKind::TimedOut, _)) {
+        // The node does not answer, or was not asked. Another one may have taken its slots.
+        if matches!(error, ServerError::Other(StoreErrorKind::TimedOut | StoreErrorKind::Down, _)) {
             self.refresh_soon(None);
             return false;
         }
