@@ -126,7 +126,7 @@ use bellwether::{Key, StoreError};
 ///
 /// # Leases after an outage
 /// A command whose reply was lost may have taken a lease. The store remembers up to 10,000 such
-/// claims, at most until their leases have lapsed, and releases the leases as soon as the server answers
+/// claims, for ten minutes at most, and releases the leases as soon as the server answers
 /// again. A task does this. A command that arrives when its caller has stopped waiting, by the server's
 /// clock, takes no lease.
 ///

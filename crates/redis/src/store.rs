@@ -152,7 +152,7 @@ impl StoreCore {
         mut accept: Accept,
     ) -> Result<Acquire, StoreError> {
         let (ledger, key, digest) = (&self.outbox.ledger, claim.key(), claim.key().digest());
-        ledger.takes(claim, term);
+        ledger.takes(claim);
         let mut unsettled = self.outbox.unsettled(None);
         let mut missing = REPLACED;
         for _ in 0..TRIES {
@@ -281,7 +281,6 @@ impl StoreCore {
         fence: u64,
         term: Duration,
     ) -> Result<Renew, StoreError> {
-        self.outbox.ledger.note_term(term);
         let names = [self.client.names().name(&claim.key().digest(), ":lease")];
         let args = [claim.token().as_bytes().to_vec(), number(millis(term)), number(fence)];
         let request = RedisRequest::script(&scripts::RENEW, names, args, "renewing the lease");

@@ -54,7 +54,7 @@ use tokio::time::Instant;
 use crate::envelope;
 use crate::near::Near;
 use crate::stats::ReplayStats;
-use bellwether::adapter::{locked, millis, warn_throttled};
+use bellwether::adapter::{locked, warn_throttled};
 use bellwether::store::{Claim, Digest, Entry, Token, Watchers, Withdrawal};
 use bellwether_redis_client::{ServerEvent, ServerObserver, ServerTime};
 
@@ -120,8 +120,6 @@ struct KeptClaim {
     claim: Claim,
     /// Until then, the server may still execute the command whose reply was lost.
     settled_at: Instant,
-    /// From then on, its lease has lapsed.
-    lapsed_at: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -151,8 +149,6 @@ pub(crate) struct Ledger {
     is_busy: AtomicBool,
     reassertions: AtomicU64,
     floor: AtomicU64,
-    /// The longest term that was requested, in milliseconds. No lease lasts longer.
-    longest_term: AtomicU64,
     /// Held for a few operations, never across an `.await`.
     table: Mutex<LedgerTable>,
 }
@@ -252,16 +248,10 @@ impl Ledger {
     }
 
     fn add_claim(&self, claim: Claim, now: Instant) {
-        let term = Duration::from_millis(self.longest_term.load(Ordering::Relaxed));
-        let settled_at = now + self.timeout;
-        let token = claim.token();
+        let (token, settled_at) = (claim.token(), now + self.timeout);
         self.change(|table| {
-            if table.claims.len() >= MOST_CLAIMS {
-                table.claims.retain(|_, kept| now < kept.lapsed_at);
-            }
             if table.claims.len() < MOST_CLAIMS || table.claims.contains_key(&token) {
-                let lapsed_at = settled_at + term;
-                table.claims.insert(token, KeptClaim { claim, settled_at, lapsed_at });
+                table.claims.insert(token, KeptClaim { claim, settled_at });
             }
         });
     }
@@ -286,10 +276,10 @@ impl Ledger {
         Keeping::Kept
     }
 
-    /// Whether anything is to be sent. Claims whose leases have lapsed are removed.
+    /// Whether anything is to be sent. Claims of long ago are removed, because their leases have lapsed.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.change(|table| {
-            table.claims.retain(|_, kept| now < kept.lapsed_at);
+            table.claims.retain(|_, kept| now < kept.settled_at + LONGEST);
             !table.claims.is_empty() || !table.changes.is_empty()
         })
     }
@@ -353,19 +343,10 @@ impl Ledger {
         }
     }
 
-    /// Notes that a claim asks for a lease of this term, so it is in use and must not be released.
-    pub(crate) fn takes(&self, claim: &Claim, term: Duration) {
-        self.note_term(term);
+    /// Notes that a claim asks for a lease, so it is in use and must not be released.
+    pub(crate) fn takes(&self, claim: &Claim) {
         if !self.is_quiet() {
             self.change(|table| _ = table.claims.remove(&claim.token()));
-        }
-    }
-
-    /// Notes that a lease of this term is requested.
-    pub(crate) fn note_term(&self, term: Duration) {
-        let term = millis(term);
-        if self.longest_term.load(Ordering::Relaxed) < term {
-            self.longest_term.fetch_max(term, Ordering::Relaxed);
         }
     }
 
@@ -494,8 +475,8 @@ const UNKNOWN: u64 = u64::MAX;
 /// The maximum number of claims: as many as there can be flights, by default.
 const MOST_CLAIMS: usize = 10_000;
 
-/// How long an acknowledged invalidation is remembered at most. A server that is out of reach for
-/// longer is replaced by then.
+/// How long an acknowledged invalidation, or a claim, is remembered at most. A server that is out of reach
+/// for longer is replaced by then.
 const LONGEST: Duration = Duration::from_secs(600);
 
 #[cfg(test)]

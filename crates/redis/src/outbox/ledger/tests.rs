@@ -11,7 +11,6 @@ const SECOND: Duration = Duration::from_secs(1);
 const SOFT: Withdrawal = Withdrawal::Expire { over: Duration::ZERO };
 
 const TIMEOUT: Duration = Duration::from_millis(250);
-const TERM: Duration = Duration::from_secs(1);
 
 fn table(most: usize) -> Ledger {
     let rules = KeepingRules { most, window: 10 * SECOND };
@@ -190,9 +189,7 @@ async fn a_bounded_number_is_remembered_for_a_bounded_time() {
 }
 
 fn leases() -> Ledger {
-    let leases = table(10);
-    leases.note_term(TERM);
-    leases
+    table(10)
 }
 
 fn claim(sku: u64) -> Claim {
@@ -210,7 +207,7 @@ async fn a_claim_that_is_in_use_again_is_not_given_up() {
     for claim in [&one, &same] {
         file(&all, claim);
     }
-    all.takes(&one, TERM);
+    all.takes(&one);
     assert_eq!(all.claims().iter().map(Claim::token).collect::<Vec<_>>(), [same.token()]);
 }
 
@@ -227,14 +224,12 @@ async fn a_claim_is_given_up_again_while_its_own_command_may_still_arrive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_is_remembered_until_its_lease_has_lapsed() {
+async fn a_claim_is_remembered_for_a_bounded_time() {
     let all = leases();
     let now = Instant::now();
-    all.note_term(TERM * 60);
-    all.note_term(TERM);
     file(&all, &claim(1));
-    assert!(all.is_due(now + TERM * 60));
-    assert!(!all.is_due(now + TIMEOUT + TERM * 60));
+    assert!(all.is_due(now + LONGEST));
+    assert!(!all.is_due(now + TIMEOUT + LONGEST));
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,8 +237,8 @@ async fn a_bounded_number_of_claims_is_remembered() {
     let all = leases();
     (0..MOST_CLAIMS as u64 + 10).for_each(|sku| file(&all, &claim(sku)));
     assert_eq!(all.claims().len(), MOST_CLAIMS);
-    // Lapsed claims are removed first.
-    advance(TIMEOUT + TERM).await;
+    advance(TIMEOUT + LONGEST).await;
+    assert!(!all.is_due(Instant::now()));
     file(&all, &claim(0));
     assert_eq!(all.claims().len(), 1);
 }
