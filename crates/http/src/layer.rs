@@ -20,7 +20,7 @@ use super::codec::HttpCodec;
 use super::fetch::OriginFetch;
 use super::handle::HttpHandle;
 use super::layer_state::{LayerCore, LayerState};
-use super::purge::PurgeLayer;
+use super::purge::BearerToken;
 use super::request_key::RequestKey;
 use super::service::HttpCache;
 use super::tag_fields::TagFields;
@@ -113,17 +113,6 @@ impl<R> HttpCacheLayer<R> {
     /// What the services of this layer and its clones have done in this process.
     pub fn stats(&self) -> CacheStats {
         self.shared.client.stats()
-    }
-
-    /// A layer that answers authenticated `PURGE` requests, for the responses that this layer has
-    /// stored: see [`PurgeLayer`]. A client proves its right by `Authorization: Bearer` and this
-    /// token.
-    ///
-    /// # Errors
-    /// If the token is shorter than 16 bytes or longer than 1,024, or has other characters than
-    /// visible ASCII. The error does not repeat it.
-    pub fn purge(&self, token: &str) -> Result<PurgeLayer, ConfigError> {
-        PurgeLayer::new(token, &self.shared)
     }
 }
 
@@ -256,6 +245,7 @@ impl<R> HttpCacheLayerBuilder<R> {
             variants: Arc::default(),
             tag_fields: TagFields::default(),
             finishing: Arc::new(Semaphore::new(MOST_FINISHING)),
+            purge_token: None,
         };
         Self { layer, rules, parts, is_by: PhantomData }
     }
@@ -340,6 +330,66 @@ impl<R> HttpCacheLayerBuilder<R> {
     /// Default: the layer removes it.
     pub fn forwarding_surrogate_keys(mut self) -> Self {
         self.parts.tag_fields.forwards_surrogate_keys = true;
+        self
+    }
+
+    /// Answers `PURGE` requests that have this token.
+    ///
+    /// | request | what is purged |
+    /// |---|---|
+    /// | `PURGE /item/7` | the response of this URI, with its variants; with keys of your own, the response under the key of this request |
+    /// | the same with `Cache-Groups: "shelf-7"` | these groups of the origin of the URI, and not the URI |
+    /// | the same with the field of [surrogate keys](Self::surrogate_keys) | the responses with these keys, and not the URI |
+    /// | any of these with `Soft-Purge: 1` | the responses become stale instead, variants too, as by [`HttpHandle::expire`](super::HttpHandle::expire) |
+    ///
+    /// Every `PURGE` needs `Authorization: Bearer <token>`. The token is compared in constant time, and
+    /// the layer holds only its hash. A key of your own that has `Authorization` in it cannot be purged
+    /// like this.
+    ///
+    /// | status | meaning |
+    /// |---|---|
+    /// | 200 | it is purged; the text says `nothing was stored` if the URI had no response |
+    /// | 400 | the request does not say what to purge, or how; the text says what is wrong |
+    /// | 401 | there is no token, or another one |
+    /// | 503 | the store failed: send it again |
+    ///
+    /// It does not limit how often a client may try. Use HTTPS, and a long random token.
+    ///
+    /// ```
+    /// # #[cfg(feature = "axum")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use axum::{Router, routing::get};
+    /// use bellwether::MemoryStore;
+    /// use bellwether_http::HttpCacheLayer;
+    /// # use axum::body::Body;
+    /// # use http::{Request, StatusCode};
+    /// # use tower::ServiceExt;
+    /// # let token = "0123456789abcdef0123456789abcdef";
+    ///
+    /// let cache = HttpCacheLayer::builder(MemoryStore::new(10_000))
+    ///     .surrogate_keys("surrogate-key")
+    ///     .purge_token(token) // 32 random characters from your configuration
+    ///     .build()?;
+    /// let app: Router = Router::new().route("/news", get(async || "news")).layer(cache);
+    ///
+    /// let request = Request::builder().method("PURGE").uri("https://shop.example/news");
+    /// let request = request.header("authorization", format!("Bearer {token}"));
+    /// let request = request.header("surrogate-key", "shelf-7 shelf-8").header("soft-purge", "1");
+    /// let response = app.oneshot(request.body(Body::empty())?).await?;
+    /// assert_eq!(response.status(), StatusCode::OK);
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "axum"))]
+    /// # fn main() {}
+    /// ```
+    ///
+    /// [`build`](Self::build) fails if the token is shorter than 16 bytes or longer than 1,024, or has other
+    /// characters than visible ASCII. The error does not repeat it.
+    ///
+    /// Default: none, so `PURGE` is a method like any other that may change something.
+    pub fn purge_token(mut self, token: &str) -> Self {
+        self.layer.set_checked(&mut self.parts.purge_token, BearerToken::new(token).map(Some));
         self
     }
 

@@ -20,6 +20,7 @@ use tracing::Instrument;
 use super::cache_request::CacheRequest;
 use super::caching_rules::Rules;
 use super::codec::{CacheAnswer, CachedResponse, Disposition, HttpCodec};
+use super::purge::BearerToken;
 use super::retry_pool::RetryPool;
 use super::rules::{PrivateReason, Storing, Terms, Times};
 use super::tag_fields::TagFields;
@@ -51,6 +52,8 @@ pub(super) struct LayerCore {
     pub(super) tag_fields: TagFields,
     /// Permits to finish an unsafe request whose caller has left.
     pub(super) finishing: Arc<Semaphore>,
+    /// What a `PURGE` request proves its right by.
+    pub(super) purge_token: Option<BearerToken>,
 }
 
 /// A response that was found in the store.

@@ -89,7 +89,6 @@ pub mod guide {
 pub use caching_rules::{KeyedRules, Rfc9111Rules};
 pub use handle::HttpHandle;
 pub use layer::{HttpCacheLayer, HttpCacheLayerBuilder};
-pub use purge::{Purge, PurgeFuture, PurgeLayer};
 pub use request_key::RequestKey;
 #[cfg(feature = "axum")]
 pub use router::CacheRejection;

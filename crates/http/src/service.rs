@@ -24,7 +24,7 @@ use super::report::{DISABLED, ForwardReason};
 use super::request_key::RequestKey;
 use super::rules::{self, Demand};
 use super::unsafe_request::{self, InvalidationTarget};
-use super::{bypass, refusal};
+use super::{bypass, purge, refusal};
 
 /// An `http` service behind a cache. See the [module page](super) for examples.
 ///
@@ -73,6 +73,10 @@ where
         let (mut parts, body) = request.into_parts();
         rules::ignore_offer_of_h2c(&mut parts.headers);
         let shared = &self.fetch.shared;
+        if parts.method.as_str() == "PURGE" && shared.parts.purge_token.is_some() {
+            let purged = purge::answer(Arc::clone(shared), parts);
+            return HttpResponseFuture(Either::Right(Box::pin(purged)));
+        }
         let plan = Plan::of(shared, &mut parts, &body);
         if let Plan::Cached(key, demand) = &plan
             && let Some(response) = exchange::cached_answer(shared, &parts, key, demand)

@@ -7,7 +7,7 @@ use axum::routing::get as route;
 use axum::{Router, extract::Path};
 use bellwether::MemoryStore;
 use bellwether::store::StoreErrorKind;
-use bellwether_http::{HttpCacheLayer, Purge, RequestKey};
+use bellwether_http::{HttpCache, HttpCacheLayer, HttpCacheLayerBuilder, RequestKey};
 use bellwether_test::faulty::{FaultyStore, Operation};
 use http::header::CACHE_CONTROL;
 use http::{Request, StatusCode};
@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
-use tower::{Layer, ServiceExt};
+use tower::ServiceExt;
 
 use crate::origin::{Origin, cached, memory, plain, request};
 
@@ -29,15 +29,15 @@ const WINDOW: (&str, &str) = ("echo-cache-control", "max-age=60, stale-while-rev
 type Fields<'a> = &'a [(&'a str, &'a str)];
 
 /// A cached origin that can be purged.
-struct Shop(Purge<bellwether_http::HttpCache<Origin>>);
+struct Shop(HttpCache<Origin>);
 
 impl Shop {
-    fn of(layer: &HttpCacheLayer) -> Self {
-        Self(layer.purge(TOKEN).unwrap().layer(cached(layer, &Origin::echoing())))
+    fn of(layer: HttpCacheLayerBuilder) -> Self {
+        Self(cached(&layer.purge_token(TOKEN).build().unwrap(), &Origin::echoing()))
     }
 
     fn new() -> Self {
-        Self::of(&memory().surrogate_keys("surrogate-key").build().unwrap())
+        Self::of(memory().surrogate_keys("surrogate-key"))
     }
 
     /// The status of a response, its text, and `Cache-Status`.
@@ -126,7 +126,7 @@ async fn without_the_token_nothing_is_purged() {
 #[test]
 fn without_a_secret_there_is_no_purge() {
     for token in ["", "short", "0123456789abcdef\n"] {
-        let error = memory().build().unwrap().purge(token).unwrap_err().to_string();
+        let error = memory().purge_token(token).build().unwrap_err().to_string();
         assert!(error.contains("purge token"), "{error}");
     }
 }
@@ -134,14 +134,13 @@ fn without_a_secret_there_is_no_purge() {
 #[tokio::test]
 async fn a_purge_never_reaches_the_origin_and_other_requests_do() {
     let origin = Origin::echoing();
-    let layer = memory().build().unwrap();
-    let purge = layer.purge(TOKEN).unwrap().layer(origin.clone());
+    let cache = cached(&memory().purge_token(TOKEN).build().unwrap(), &origin);
     for fields in [&[][..], &[BEARER]] {
-        purge.clone().oneshot(request("PURGE", ITEM, fields)).await.unwrap();
+        cache.clone().oneshot(request("PURGE", ITEM, fields)).await.unwrap();
     }
     assert_eq!(origin.asked(), 0);
     for method in ["GET", "POST", "purge"] {
-        purge.clone().oneshot(request(method, ITEM, &[])).await.unwrap();
+        cache.clone().oneshot(request(method, ITEM, &[])).await.unwrap();
     }
     assert_eq!(origin.asked(), 3);
 }
@@ -162,7 +161,7 @@ async fn what_cannot_be_purged_is_named() {
         assert!(text.contains(named), "{text}");
     }
     assert!(shop.is_stored(ITEM).await);
-    let ignoring = Shop::of(&memory().ignoring_cache_groups().build().unwrap());
+    let ignoring = Shop::of(memory().ignoring_cache_groups());
     assert_eq!(ignoring.purge(ITEM, &[("cache-groups", "\"a\"")]).await.0, 400);
 }
 
@@ -170,7 +169,7 @@ async fn what_cannot_be_purged_is_named() {
 async fn a_purge_that_fails_says_so() {
     let store = FaultyStore::new(MemoryStore::new(10));
     store.on(Operation::Invalidate).fail(StoreErrorKind::Refused);
-    let (status, text) = Shop::of(&plain(store).build().unwrap()).purge(ITEM, &[]).await;
+    let (status, text) = Shop::of(plain(store)).purge(ITEM, &[]).await;
     assert_eq!((status, &*text), (503, "the store of the cache failed\n"));
 }
 
@@ -179,11 +178,11 @@ async fn the_key_of_the_request_is_purged_under_keys_of_the_program() {
     let key = RequestKey::template("item/{sku}").unwrap().query(["page"]);
     let layer = HttpCacheLayer::keyed(MemoryStore::new(100), key)
         .ttl(Duration::from_secs(60))
+        .purge_token(TOKEN)
         .build()
         .unwrap();
-    let purge = layer.purge(TOKEN).unwrap();
     let handler = route(async |Path(sku): Path<u64>| format!("item {sku}"));
-    let app: Router = Router::new().route("/{sku}", handler.layer((purge, layer)));
+    let app: Router = Router::new().route("/{sku}", handler.layer(layer));
     let asked = async |method, uri, fields: Fields<'_>| {
         let answer = app.clone().oneshot(request(method, uri, fields)).await.unwrap();
         let said = answer.headers().get("cache-status").cloned();
@@ -201,11 +200,10 @@ async fn the_key_of_the_request_is_purged_under_keys_of_the_program() {
 /// A server and a client on loopback, over HTTP/1.1: an application that is cached and purged.
 #[tokio::test]
 async fn a_client_purges_over_a_connection() {
-    let layer = memory().build().unwrap();
-    let purge = layer.purge(TOKEN).unwrap();
+    let layer = memory().purge_token(TOKEN).build().unwrap();
     let news =
         async || ([(CACHE_CONTROL.as_str(), "max-age=60"), ("cache-groups", "\"news\"")], "news");
-    let app: Router = Router::new().route("/news", route(news)).layer(layer).layer(purge);
+    let app: Router = Router::new().route("/news", route(news)).layer(layer);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}/news", listener.local_addr().unwrap());
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
