@@ -237,11 +237,8 @@ impl<S> Exchange<S> {
             (&self.vary_index, status)
         {
             let CacheRequest { primary, parts, .. } = &*self.cache_request;
-            self.fetch
-                .shared
-                .parts
-                .variants
-                .touch(primary, &vary_index.key_for(primary, &parts.headers));
+            let key = vary_index.key_for(primary, &parts.headers);
+            self.fetch.shared.parts.variants.touch(&key);
         }
     }
 
@@ -348,7 +345,7 @@ pub(super) fn cached_answer<B: Send + 'static>(
             let key = vary_index.key_for(primary, &parts.headers);
             match shared.client.cached::<CacheAnswer<B>>(&key)? {
                 (CacheAnswer::CachedResponse(cached), status) => {
-                    shared.parts.variants.touch(primary, &key);
+                    shared.parts.variants.touch(&key);
                     (cached, status, LookupKind::Variant)
                 }
                 _ => return None,
@@ -367,14 +364,14 @@ pub(super) fn answer_from<B>(
     cache_request: &CacheRequest,
 ) -> Option<Response<CacheBody<B>>> {
     let Located { key, cached, vary_index, .. } = located;
-    let CacheRequest { parts, primary, demand, .. } = cache_request;
+    let CacheRequest { parts, demand, .. } = cache_request;
     let status = located.status().filter(|status| satisfies(demand, cached, status))?;
     let lookup = match vary_index {
         Some(_) => LookupKind::Variant,
         None => LookupKind::Target,
     };
     if vary_index.is_some() {
-        shared.parts.variants.touch(primary, key);
+        shared.parts.variants.touch(key);
     }
     Some(give(lookup, parts, cached, cached.origin, &status))
 }

@@ -1,6 +1,6 @@
 //! `Variants`: which variants this process has stored of each target, and which of them are evicted.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use super::vary_index::VaryIndex;
 /// any number of them. One more evicts another, in this order:
 ///
 /// 1. one that is stale,
-/// 2. one that was never used, the oldest first,
-/// 3. the least used one, where recent uses count for more than old ones.
+/// 2. one that was requested once, the oldest first,
+/// 3. the least requested one, where recent requests count for more than old ones.
 ///
-/// The uses of evicted variants are remembered for a while, in a sample of bounded size. So a
-/// variant that is requested regularly returns with its uses, whatever else is requested.
+/// Requests are [counted](UseCounts) for evicted variants, too. So a variant that is requested regularly
+/// returns with its count, whatever else is requested.
 #[derive(Default)]
 pub(super) struct Variants {
     table: Mutex<VariantTable>,
@@ -32,11 +32,9 @@ struct VariantTable {
     targets: HashMap<Key, TargetVariants>,
     /// How many bytes of memory the targets and their variants take together.
     bytes: usize,
-    evicted: EvictedVariants,
-    /// Counts operations, to order them.
-    clock: u64,
-    /// Orders variants of equal use at random.
-    hasher: RandomState,
+    uses: UseCounts,
+    /// Counts the variants that were added, to order them.
+    added: u64,
 }
 
 /// The variants of one target.
@@ -49,8 +47,7 @@ struct TargetVariants {
 struct VariantSlot {
     key: Key,
     until: Instant,
-    uses: Uses,
-    touched: u64,
+    added: u64,
 }
 
 impl Variants {
@@ -65,30 +62,24 @@ impl Variants {
         key: &Key,
         life: Duration,
     ) -> Option<Key> {
-        let now = Instant::now();
-        locked(&self.table).add(vary_index.nonce, target, key, now + life.min(A_YEAR), now)
+        locked(&self.table).add(vary_index.nonce, target, key, life.min(A_YEAR))
     }
 
     /// Counts a use of a variant. A hit never waits: while another thread holds the table, the use
     /// is not counted. The most used variants still have the most uses.
-    pub(super) fn touch(&self, target: &Key, key: &Key) {
+    pub(super) fn touch(&self, key: &Key) {
         if let Ok(mut table) = self.table.try_lock() {
-            table.touch(target, key, Instant::now());
+            table.uses.count(key, Instant::now());
         }
     }
 }
 
 impl VariantTable {
-    fn add(
-        &mut self,
-        nonce: [u8; 16],
-        target: &Key,
-        key: &Key,
-        until: Instant,
-        now: Instant,
-    ) -> Option<Key> {
-        self.clock += 1;
-        let touched = self.clock;
+    fn add(&mut self, nonce: [u8; 16], target: &Key, key: &Key, life: Duration) -> Option<Key> {
+        let now = Instant::now();
+        self.added += 1;
+        let slot = VariantSlot { key: key.clone(), until: now + life, added: self.added };
+        self.uses.count(key, now);
         self.free_memory(target);
         let variants = self.targets.entry(target.clone()).or_insert_with(|| {
             self.bytes += bytes_of(target);
@@ -98,31 +89,17 @@ impl VariantTable {
             self.bytes -= variants.bytes();
             *variants = TargetVariants::new(nonce);
         }
-        if let Some(slot) = variants.slots.iter_mut().find(|slot| slot.key == *key) {
-            slot.until = until;
+        if let Some(known) = variants.slots.iter_mut().find(|known| known.key == *key) {
+            known.until = slot.until;
             return None;
         }
         let is_full = variants.slots.len() >= Variants::MOST_VARIANTS;
-        let victim = is_full.then(|| variants.victim(&self.hasher, now)).flatten();
-        let evicted = victim.map(|index| variants.slots.swap_remove(index));
-        // Earlier uses matter only if the target is full.
-        let uses = if is_full { self.evicted.take(key, now) } else { Uses::NONE };
-        variants.slots.push(VariantSlot { key: key.clone(), until, uses, touched });
+        let victim = is_full.then(|| variants.victim(&self.uses, now)).flatten();
+        let evicted = victim.map(|index| variants.slots.swap_remove(index).key);
+        variants.slots.push(slot);
         self.bytes += bytes_of(key);
-        evicted.map(|slot| {
-            self.bytes -= bytes_of(&slot.key);
-            self.evicted.note(&slot, now);
-            slot.key
-        })
-    }
-
-    fn touch(&mut self, target: &Key, key: &Key, now: Instant) {
-        self.clock += 1;
-        let slots = self.targets.get_mut(target).map(|target| &mut target.slots);
-        if let Some(slot) = slots.into_iter().flatten().find(|slot| slot.key == *key) {
-            slot.uses.count(now);
-            slot.touched = self.clock;
-        }
+        self.bytes -= evicted.as_ref().map_or(0, bytes_of);
+        evicted
     }
 
     /// Forgets other targets while the table takes too much memory. Their stored variants expire, or
@@ -148,102 +125,75 @@ impl TargetVariants {
     }
 
     /// The index of the variant to evict first.
-    fn victim(&self, hasher: &RandomState, now: Instant) -> Option<usize> {
-        let rank = |slot: &VariantSlot| match slot.uses.lately(now).rank() {
-            _ if slot.until <= now => (0, 0, slot.touched),
-            0 => (1, 0, slot.touched),
-            // Among equally used variants the victim is random, so that requests in a cycle do not
-            // always evict the variant that is requested next.
-            uses => (1, uses, hasher.hash_one(slot.touched)),
+    fn victim(&self, uses: &UseCounts, now: Instant) -> Option<usize> {
+        let rank = |slot: &VariantSlot| match uses.of(&slot.key) {
+            _ if slot.until <= now => (0, 0, slot.added),
+            0..=A_FIRST => (1, 0, slot.added),
+            // In steps of doubling, so that variants with similar counts rank equal. Among these the victim
+            // is random, so that requests in a cycle do not always evict the variant that is requested
+            // next.
+            count => (1, count.ilog2(), uses.hasher.hash_one((slot.added, now))),
         };
         (0..self.slots.len()).min_by_key(|index| rank(&self.slots[*index]))
     }
 }
 
-/// How often a variant was used. A use counts for half as much after each [`HALF_LIFE`].
-#[derive(Clone, Copy, Debug, Default)]
-struct Uses {
-    count: f32,
-    at: Option<Instant>,
-}
-
-impl Uses {
-    const NONE: Self = Self { count: 0.0, at: None };
-
-    fn lately(self, now: Instant) -> Self {
-        let Some(at) = self.at else { return self };
-        let halves = now.saturating_duration_since(at).as_secs_f32() / HALF_LIFE.as_secs_f32();
-        Self { count: self.count * (-halves).exp2(), at: Some(now) }
-    }
-
-    fn count(&mut self, now: Instant) {
-        let count = self.lately(now).count + 1.0;
-        *self = Self { count, at: Some(now) };
-    }
-
-    /// The count in steps of doubling, so that variants of similar use rank equal. Less than a
-    /// quarter of a use is none.
-    fn rank(self) -> u32 {
-        // At most 130: a count is finite, and no less than a quarter.
-        if self.count < 0.25 { 0 } else { (self.count.log2() + 2.5) as u32 }
-    }
-}
-
-/// The uses of variants that were evicted lately.
+/// How often variants were requested lately, stored and evicted ones: a count-min sketch, as in TinyLFU.
 ///
-/// This is a bounded sample of the keys with the smallest hashes. So a variant is either remembered
-/// at each eviction of a period, or never. Each period has another hash function, so that every
-/// variant is in the sample at times.
-#[derive(Default)]
-struct EvictedVariants {
-    current: Period,
-    previous: Period,
-}
-
-#[derive(Default)]
-struct Period {
+/// Variants share counters, so a count may be too high. It is too low for none.
+struct UseCounts {
+    /// [`ROWS`] rows, of which each variant has one counter each.
+    counts: Vec<u16>,
     hasher: RandomState,
-    began: Option<Instant>,
-    uses: BTreeMap<u64, Uses>,
+    /// When the counts were halved.
+    halved: Option<Instant>,
 }
 
-impl EvictedVariants {
-    /// Remembers the uses of an evicted variant.
-    fn note(&mut self, slot: &VariantSlot, now: Instant) {
-        let began = *self.current.began.get_or_insert(now);
-        if now.saturating_duration_since(began) >= PERIOD {
-            self.previous = std::mem::take(&mut self.current);
-            self.current.began = Some(now);
+impl UseCounts {
+    fn count(&mut self, key: &Key, now: Instant) {
+        let halved = *self.halved.get_or_insert(now);
+        let halves = now.saturating_duration_since(halved).as_secs() / HALF_LIFE.as_secs();
+        if halves > 0 {
+            let left = |count: u16| count.checked_shr(halves as u32).unwrap_or_default();
+            self.counts.iter_mut().for_each(|count| *count = left(*count));
+            self.halved = Some(now);
         }
-        let hash = self.current.hasher.hash_one(&slot.key);
-        self.current.uses.insert(hash, slot.uses);
-        if self.current.uses.len() > MOST_EVICTED {
-            self.current.uses.pop_last();
+        let earlier = self.of(key);
+        let count = earlier.saturating_add(if earlier == 0 { A_FIRST } else { A_USE });
+        for counter in self.counters(key) {
+            self.counts[counter] = self.counts[counter].max(count);
         }
     }
 
-    /// The remembered uses of a variant that is requested, plus this one. None if it is not
-    /// remembered.
-    fn take(&mut self, key: &Key, now: Instant) -> Uses {
-        let found = [&mut self.current, &mut self.previous].into_iter().find_map(|period| {
-            let hash = period.hasher.hash_one(key);
-            period.uses.remove(&hash)
-        });
-        found.map_or(Uses::NONE, |mut uses| {
-            uses.count(now);
-            uses
-        })
+    fn of(&self, key: &Key) -> u16 {
+        self.counters(key).map(|counter| self.counts[counter]).into_iter().fold(u16::MAX, u16::min)
+    }
+
+    fn counters(&self, key: &Key) -> [usize; ROWS] {
+        let hash = self.hasher.hash_one(key);
+        std::array::from_fn(|row| row * COUNTERS + (hash >> (16 * row)) as usize % COUNTERS)
     }
 }
 
-/// A use counts for half as much after this time, so that one use per minute is visible.
+impl Default for UseCounts {
+    fn default() -> Self {
+        Self { counts: vec![0; ROWS * COUNTERS], hasher: RandomState::new(), halved: None }
+    }
+}
+
+const ROWS: usize = 4;
+
+/// How many counters a row has: 32 KiB in all rows.
+const COUNTERS: usize = 4_096;
+
+/// How much the first request for a variant counts, which loads it.
+const A_FIRST: u16 = 1;
+
+/// How much any later request counts. So one per minute is visible.
+const A_USE: u16 = 4;
+
+/// A request counts for half as much after this time.
 const HALF_LIFE: Duration = Duration::from_secs(60);
-
-/// How long the uses of an evicted variant are remembered: this long, and at most twice as long.
-const PERIOD: Duration = Duration::from_secs(60);
-
-/// How many evicted variants are remembered per period: about 300 KiB.
-const MOST_EVICTED: usize = 4_096;
 
 /// How many bytes of memory the table takes at most, enough for 16,000 variants with keys of usual
 /// length. Clients choose the length of targets, so a bound on their number would not bound memory.
@@ -297,7 +247,6 @@ mod tests {
                 assert!(held < MOST_BYTES + 2 * bytes_of(&target), "{held} bytes");
             }
             assert!(slots(&variants) > 3_000, "{}", slots(&variants));
-            assert!(locked(&variants.table).evicted.current.uses.len() <= MOST_EVICTED);
         }
     }
 
@@ -310,7 +259,7 @@ mod tests {
             assert_eq!(variants.add(&vary_index, &target, &key(nth), A_YEAR), None);
         }
         assert_eq!(variants.add(&vary_index, &target, &key(7), A_YEAR), None, "it is there");
-        variants.touch(&target, &key(0));
+        variants.touch(&key(0));
         assert_eq!(variants.add(&vary_index, &target, &key(100), A_YEAR), Some(key(1)));
         assert_eq!(variants.add(&vary_index, &target, &key(101), A_YEAR), Some(key(2)));
     }
@@ -342,7 +291,7 @@ mod tests {
                 .get(&target)
                 .is_some_and(|target| target.slots.iter().any(|slot| slot.key == real));
             match is_there {
-                true => variants.touch(&target, &real),
+                true => variants.touch(&real),
                 false => _ = variants.add(&vary_index, &target, &real, A_YEAR),
             }
             hits += usize::from(is_there);
