@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bellwether::codec::Cacheability;
 use bellwether::{BoxError, Key, Lifetimes};
 use bellwether_body::{
     BodyObserver, BufferedResponse, CacheBody, CollectedBody, ObservedBody, UnfinishedReason,
@@ -15,8 +16,8 @@ use tokio::time::Instant;
 
 use super::cache_request::{FetchRequest, OriginBody};
 use super::codec::{
-    CacheAnswer, CachedResponse, CompleteResponse, Disposition, OriginInfo, Passthrough, announced,
-    check_length,
+    CacheAnswer, CachedResponse, CompleteResponse, OriginInfo, Passthrough, announced,
+    check_length, shared,
 };
 use super::layer_state::LayerState;
 use super::rules::{self, PrivateReason, Storing, Terms, Times};
@@ -110,17 +111,15 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         let request = &self.fetch_request.cache_request.parts.headers;
         let decision = match self.shared.classify(request, status, headers, times) {
             // A stale response may be served in its place (RFC 5861), whatever lifetime it states.
-            Storing::Keep(_) | Storing::Share | Storing::Unconfirmed
+            Storing::Keep(_) | Storing::Share(_)
                 if status.is_server_error() && self.stored_response.can_replace_failure() =>
             {
-                Storing::Failure
+                Storing::Share(Cacheability::Failure)
             }
             decision => decision,
         };
         match decision {
-            Storing::Share | Storing::Unconfirmed | Storing::Failure
-                if !self.is_for_all_waiters(headers) =>
-            {
+            Storing::Share(_) if !self.is_for_all_waiters(headers) => {
                 Storing::Private(PrivateReason::Vary)
             }
             decision => decision,
@@ -171,7 +170,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
             let is_private = trailers.as_ref().and_then(rules::forbidden_by_trailers).is_some();
             if check_length(&headers, body.len()).is_ok() && !is_private {
                 let answered = CompleteResponse { status, headers, body, trailers, origin, times };
-                let stored = Disposition::Keep(terms.lifetimes);
+                let stored = Cacheability::KeepFor(terms.lifetimes);
                 let cached = answered.to_cached(shared.unstored(), stored, &terms, tags);
                 runtime.spawn(async move { shared.keep::<B>(key, &cached).await });
             }
@@ -212,12 +211,12 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         answered: CompleteResponse,
         decision: Storing,
     ) -> Result<CacheAnswer<B>, BoxError> {
-        if matches!(decision, Storing::Keep(_) | Storing::Share) {
+        if matches!(decision, Storing::Keep(_) | Storing::Share(Cacheability::KeepFor(_))) {
             self.shared.note_shared(&self.fetch_request.cache_request);
         }
         Ok(match decision {
             Storing::Keep(_) if self.fetch_request.is_alone => {
-                self.shared_answer(&answered, Disposition::Share)
+                self.shared_answer(&answered, shared())
             }
             Storing::Keep(terms) => self.keep(answered, terms).await,
             Storing::Validate(terms, why) => {
@@ -227,9 +226,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
                 }
                 return self.pass_complete(answered, why);
             }
-            Storing::Share => self.shared_answer(&answered, Disposition::Share),
-            Storing::Unconfirmed => self.shared_answer(&answered, Disposition::Unconfirmed),
-            Storing::Failure => self.shared_answer(&answered, Disposition::Failure),
+            Storing::Share(cacheability) => self.shared_answer(&answered, cacheability),
             Storing::Private(why) => return self.pass_complete(answered, why),
         })
     }
@@ -241,18 +238,18 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         if self.fetch_request.vary_index.is_some() || !terms.vary.is_empty() {
             tags.push(VaryIndex::tag(&request.primary));
         }
-        let disposition = Disposition::Keep(terms.lifetimes);
-        answered.to_cached(self.shared.unstored(), disposition, terms, tags)
+        let cacheability = Cacheability::KeepFor(terms.lifetimes);
+        answered.to_cached(self.shared.unstored(), cacheability, terms, tags)
     }
 
     /// A response that the waiters share, and that is not stored.
     fn shared_answer<B>(
         &self,
         answered: &CompleteResponse,
-        disposition: Disposition,
+        cacheability: Cacheability,
     ) -> CacheAnswer<B> {
         let terms = &Terms::none();
-        let cached = answered.to_cached(self.shared.unstored(), disposition, terms, Vec::new());
+        let cached = answered.to_cached(self.shared.unstored(), cacheability, terms, Vec::new());
         CacheAnswer::CachedResponse(cached)
     }
 
@@ -302,20 +299,28 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         terms: Terms,
     ) -> CacheAnswer<B> {
         let cached = self.stored(&answered, &terms);
+        let (primary, life) = (&self.fetch_request.cache_request.primary, terms.lifetimes.life());
         match &self.fetch_request.vary_index {
             None if terms.vary.is_empty() => CacheAnswer::CachedResponse(cached),
             None => CacheAnswer::VaryIndex(Arc::new(
-                self.first_variant::<B>(&terms.vary, &cached).await,
+                self.first_variant::<B>(&terms.vary, &cached, life).await,
             )),
             Some(vary_index) if vary_index.covers(&terms.vary) => {
-                self.note_variant::<B>(vary_index, &self.fetch_request.key, &cached).await;
-                if let Some(left) = self.stored_response.index_left {
-                    let index = (&self.fetch_request.cache_request.primary, &**vary_index, left);
-                    self.shared.prolong::<B>(index, terms.lifetimes.life()).await;
+                self.note_variant::<B>(vary_index, &self.fetch_request.key, life).await;
+                if self.stored_response.index_left.is_some_and(|left| left < life) {
+                    // The index would end before the variant.
+                    let prolonged = vary_index.stored_for(life);
+                    self.shared.replace_vary_index::<B>(primary, vary_index, prolonged).await;
                 }
                 CacheAnswer::CachedResponse(cached)
             }
-            Some(vary_index) => self.other_names(vary_index, &terms.vary, cached).await,
+            // `Vary` names fields that the index does not have: it is replaced by one that has both.
+            Some(vary_index) => {
+                let all = [&vary_index.names()[..], &terms.vary].concat();
+                let new = self.first_variant::<B>(&all, &cached, life).await;
+                self.shared.replace_vary_index::<B>(primary, vary_index, new).await;
+                CacheAnswer::Retry
+            }
         }
     }
 
@@ -330,16 +335,14 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         &self,
         names: &[HeaderName],
         cached: &Arc<CachedResponse>,
+        life: Duration,
     ) -> VaryIndex {
-        let Disposition::Keep(lifetimes) = cached.disposition else {
-            return VaryIndex::new(names, A_MOMENT);
-        };
         let cache_request = &self.fetch_request.cache_request;
-        let vary_index = VaryIndex::new(names, lifetimes.life());
+        let vary_index = VaryIndex::new(names, life);
         let key = vary_index.key_for(&cache_request.primary, &cache_request.parts.headers);
         let is_stored = cached.tags.len() == 1 && self.fetch_request.vary_index.is_none();
         if is_stored {
-            self.note_variant::<B>(&vary_index, &key, cached).await;
+            self.note_variant::<B>(&vary_index, &key, life).await;
             self.shared.keep::<B>(key, cached).await;
         }
         cache_request.left().own = Some((Arc::clone(cached), is_stored));
@@ -351,32 +354,15 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         &self,
         vary_index: &VaryIndex,
         key: &Key,
-        cached: &CachedResponse,
+        life: Duration,
     ) {
-        let Disposition::Keep(lifetimes) = cached.disposition else { return };
         let primary = &self.fetch_request.cache_request.primary;
-        if let Some(gone) =
-            self.shared.parts.variants.add(vary_index, primary, key, lifetimes.life())
-        {
+        if let Some(gone) = self.shared.parts.variants.add(vary_index, primary, key, life) {
             // What is stored for no time leaves nothing.
             let any = CacheAnswer::VaryIndex(Arc::new(vary_index.clone()));
             let client = &self.shared.client;
             client.replace::<CacheAnswer<B>>(gone, any, Lifetimes::default(), |_| true).await;
         }
-    }
-
-    /// `Vary` names fields that the index does not have: replaces the index by one that has both.
-    async fn other_names<B: Send + 'static>(
-        &self,
-        vary_index: &VaryIndex,
-        names: &[HeaderName],
-        cached: Arc<CachedResponse>,
-    ) -> CacheAnswer<B> {
-        let all: Vec<_> = vary_index.names().into_iter().chain(names.iter().cloned()).collect();
-        let cache_request = &self.fetch_request.cache_request;
-        let new = self.first_variant::<B>(&all, &cached).await;
-        self.shared.replace_vary_index::<B>(&cache_request.primary, vary_index, new).await;
-        CacheAnswer::Retry
     }
 }
 
@@ -389,6 +375,3 @@ fn passing<B>(
     let passing = Passthrough { response, why, origin, is_own };
     CacheAnswer::Passthrough(Arc::new(Mutex::new(Some(passing))))
 }
-
-/// The lifetime of a `Vary` index whose first variant is not stored.
-const A_MOMENT: Duration = Duration::from_secs(1);

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use bellwether::codec::Cacheability;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 
+use super::codec::shared;
 use super::request_key::RequestKey;
 use super::rules::{self, Consent, Defaults, Demand, PrivateReason, Storing, Terms, Times};
 use super::target::normalize_host;
@@ -67,7 +69,7 @@ impl Rules {
             Storing::Private(why)
                 if is_error(status, why) && !self.defaults.credentials.are_in(request) =>
             {
-                Storing::Unconfirmed
+                Storing::Share(Cacheability::Unconfirmed)
             }
             storing => storing,
         }
@@ -84,7 +86,7 @@ impl Rules {
     ) -> Storing {
         let vary = match rules::for_others(status, response, &self.defaults.credentials) {
             Ok(vary) => vary,
-            Err(PrivateReason::ErrorStatus) => return Storing::Unconfirmed,
+            Err(PrivateReason::ErrorStatus) => return Storing::Share(Cacheability::Unconfirmed),
             Err(why) => return Storing::Private(why),
         };
         // No variant of a key without the host is that of a host: over HTTP/2 there is no such field.
@@ -92,7 +94,7 @@ impl Rules {
             return Storing::Private(PrivateReason::Vary);
         }
         if status.is_server_error() {
-            return Storing::Failure;
+            return Storing::Share(Cacheability::Failure);
         }
         if rules::must_be_validated(response) {
             return Storing::Private(PrivateReason::NoCache);
@@ -107,7 +109,8 @@ impl Rules {
             let terms = Terms::new(ttl, age, self.defaults.stale, Consent::Public);
             return Storing::Keep(Terms { vary, ..terms });
         }
-        if status.is_client_error() { Storing::Unconfirmed } else { Storing::Share }
+        let is_error = status.is_client_error();
+        Storing::Share(if is_error { Cacheability::Unconfirmed } else { shared() })
     }
 }
 

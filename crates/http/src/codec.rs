@@ -43,13 +43,13 @@ impl<B> CacheAnswer<B> {
 
     /// Whether it is an error that its own request may have caused.
     pub(super) fn is_unconfirmed(&self) -> bool {
-        self.response().is_some_and(|it| it.disposition == Disposition::Unconfirmed)
+        self.response().is_some_and(|it| it.cacheability == Cacheability::Unconfirmed)
     }
 
     /// Whether it is stored.
     pub(super) fn is_stored(&self) -> bool {
         match self {
-            Self::CachedResponse(cached) => matches!(cached.disposition, Disposition::Keep(_)),
+            Self::CachedResponse(cached) => cached.is_for_later(),
             Self::VaryIndex(_) | Self::Retry => true,
             Self::Passthrough(_) => false,
         }
@@ -87,7 +87,7 @@ pub(super) struct Passthrough<B> {
 pub(super) struct CachedResponse {
     pub(super) response: BufferedResponse<Note>,
     /// Whether it is stored. Without effect if it was read from a store.
-    pub(super) disposition: Disposition,
+    pub(super) cacheability: Cacheability,
     /// How the origin answered the load, if there was one.
     pub(super) origin: OriginInfo,
     /// Its tags, until it is stored.
@@ -97,12 +97,17 @@ pub(super) struct CachedResponse {
 impl CachedResponse {
     pub(super) fn new(
         mut response: BufferedResponse<Note>,
-        disposition: Disposition,
+        cacheability: Cacheability,
         origin: OriginInfo,
         tags: Vec<Tag>,
     ) -> Self {
         response.headers.reserve(ADDED);
-        Self { response, disposition, origin, tags }
+        Self { response, cacheability, origin, tags }
+    }
+
+    /// Whether it is stored, and not only shared with the waiters.
+    pub(super) fn is_for_later(&self) -> bool {
+        matches!(self.cacheability, Cacheability::KeepFor(it) if !it.life().is_zero())
     }
 
     /// How much longer it is fresh: as the store says, or else by its freshness lifetime.
@@ -111,17 +116,9 @@ impl CachedResponse {
     }
 }
 
-/// Whether a complete response is stored, shared, or a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Disposition {
-    /// It is stored for these lifetimes.
-    Keep(Lifetimes),
-    /// Waiters get it, and it is not stored.
-    Share,
-    /// An error that this request may have caused. Waiters ask the origin once more.
-    Unconfirmed,
-    /// It counts as a failure.
-    Failure,
+/// Waiters get it, and it is not stored.
+pub(super) fn shared() -> Cacheability {
+    Cacheability::KeepFor(Lifetimes::default())
 }
 
 /// How the origin answered, for `Cache-Status`.
@@ -166,21 +163,14 @@ where
     }
 
     fn classify(&self, kept: &CacheAnswer<B>) -> Cacheability {
-        // Shared with the waiters, and not stored.
-        let not_kept = Cacheability::KeepFor(Lifetimes::default());
         match kept {
-            CacheAnswer::CachedResponse(cached) => match cached.disposition {
-                Disposition::Keep(lifetimes) => Cacheability::KeepFor(lifetimes),
-                Disposition::Share => not_kept,
-                Disposition::Unconfirmed => Cacheability::Unconfirmed,
-                Disposition::Failure => Cacheability::Failure,
-            },
+            CacheAnswer::CachedResponse(cached) => cached.cacheability,
             CacheAnswer::VaryIndex(vary_index) => Cacheability::KeepFor(vary_index.lifetimes()),
             CacheAnswer::Passthrough(_) => match kept.passes(|passing| passing.is_own) {
                 true => Cacheability::PrivateOnce,
                 false => Cacheability::PrivateKey,
             },
-            CacheAnswer::Retry => not_kept,
+            CacheAnswer::Retry => shared(),
         }
     }
 
@@ -207,8 +197,8 @@ where
     fn complete(&self, kept: CacheAnswer<B>, encoded: &Bytes) -> CacheAnswer<B> {
         let CacheAnswer::CachedResponse(cached) = &kept else { return kept };
         let Ok(response) = BufferedResponse::borrowing(&encoded.slice(1..)) else { return kept };
-        let CachedResponse { disposition, origin, .. } = **cached;
-        let settled = CachedResponse::new(response, disposition, origin, Vec::new());
+        let CachedResponse { cacheability, origin, .. } = **cached;
+        let settled = CachedResponse::new(response, cacheability, origin, Vec::new());
         CacheAnswer::CachedResponse(Arc::new(settled))
     }
 
@@ -244,7 +234,7 @@ where
             Some((&CACHED_RESPONSE, rest)) => {
                 let response = BufferedResponse::decode(rest)?;
                 let origin = OriginInfo::default();
-                let cached = CachedResponse::new(response, Disposition::Share, origin, Vec::new());
+                let cached = CachedResponse::new(response, shared(), origin, Vec::new());
                 Ok(CacheAnswer::CachedResponse(Arc::new(cached)))
             }
             Some((&VaryIndex::FIRST_BYTE, _)) => {
@@ -277,12 +267,12 @@ pub(super) struct CompleteResponse {
 }
 
 impl CompleteResponse {
-    /// The response to be shared, and stored with these tags if its disposition says so. `unstored`: fields
+    /// The response to be shared, and stored with these tags if its cacheability says so. `unstored`: fields
     /// that it is to lack.
     pub(super) fn to_cached(
         &self,
         unstored: &[HeaderName],
-        disposition: Disposition,
+        cacheability: Cacheability,
         terms: &Terms,
         tags: Vec<Tag>,
     ) -> Arc<CachedResponse> {
@@ -299,7 +289,7 @@ impl CompleteResponse {
         let body = self.body.clone();
         let trailers = self.trailers.clone();
         let response = BufferedResponse { status: self.status, headers, body, trailers, note };
-        Arc::new(CachedResponse::new(response, disposition, self.origin, tags))
+        Arc::new(CachedResponse::new(response, cacheability, self.origin, tags))
     }
 }
 

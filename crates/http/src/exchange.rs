@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::adapter::{RequestOptions, stale_reason};
+use bellwether::codec::Cacheability;
 use bellwether::stats::RequestRecord;
 use bellwether::{BoxError, CacheStatus, Error, Key, StaleReason};
 use bellwether_body::CacheBody;
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 
 use super::answered_fetch::AnsweredWithError;
 use super::cache_request::{CacheRequest, FetchRequest};
-use super::codec::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough};
+use super::codec::{CacheAnswer, CachedResponse, OriginInfo, Passthrough};
 use super::fetch::OriginFetch;
 use super::layer_state::{LayerState, Located};
 use super::report::{LookupKind, Report, seconds};
@@ -147,18 +148,17 @@ impl<S> Exchange<S> {
         // With a key of its own, the program has said on what a response depends.
         let is_its_own = self.fetch.shared.rules.keyed.is_some()
             || !matches!(status, CacheStatus::Collapsed { .. });
-        match cached.disposition {
-            Disposition::Unconfirmed | Disposition::Failure if is_its_own => None,
-            Disposition::Failure if !self.cache_request.has_credentials => None,
-            Disposition::Unconfirmed | Disposition::Failure => self.after_error(),
-            Disposition::Keep(_) | Disposition::Share
-                if self.forces_refresh
-                    && matches!(status, CacheStatus::Collapsed { .. })
-                    && !self.cache_request.demand.may_share(cached.response.note.consent) =>
+        match cached.cacheability {
+            Cacheability::Unconfirmed | Cacheability::Failure if is_its_own => None,
+            Cacheability::Failure if !self.cache_request.has_credentials => None,
+            Cacheability::Unconfirmed | Cacheability::Failure => self.after_error(),
+            _ if self.forces_refresh
+                && matches!(status, CacheStatus::Collapsed { .. })
+                && !self.cache_request.demand.may_share(cached.response.note.consent) =>
             {
                 Some(NextStep::Alone)
             }
-            Disposition::Keep(_) | Disposition::Share => None,
+            _ => None,
         }
     }
 
@@ -324,7 +324,7 @@ fn has_answered(error: &Error<BoxError>) -> bool {
 fn has_failed<B>(found: &CacheAnswer<B>) -> bool {
     match found {
         CacheAnswer::CachedResponse(cached) => {
-            matches!(cached.disposition, Disposition::Failure | Disposition::Unconfirmed)
+            matches!(cached.cacheability, Cacheability::Failure | Cacheability::Unconfirmed)
                 && cached.response.status.is_server_error()
         }
         other => other.passes(|passing| passing.response.status().is_server_error()),
@@ -413,11 +413,7 @@ fn give<B>(
         CacheStatus::Hit { fresh_for } => {
             report.ttl(cached.fresh_for(*fresh_for).map_or(0, seconds))
         }
-        CacheStatus::Led { stored: false }
-            if matches!(cached.disposition, Disposition::Keep(_)) =>
-        {
-            report.detail("not-stored")
-        }
+        CacheStatus::Led { stored: false } if cached.is_for_later() => report.detail("not-stored"),
         _ => match cached.response.note.fresh_for() {
             Some(left) => report.ttl(seconds(left)),
             None => report,

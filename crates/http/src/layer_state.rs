@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bellwether::adapter::{AdapterCache, BypassPermit, PrivateKeys, warn_throttled};
+use bellwether::codec::Cacheability;
 use bellwether::service::Handle;
 use bellwether::store::{Entry, StoreErrorKind, Tags, Withdrawal, WithdrawalTarget};
 use bellwether::{CacheStatus, Key, StaleReason, StoreError, Tag};
@@ -19,7 +20,7 @@ use tracing::Instrument;
 
 use super::cache_request::CacheRequest;
 use super::caching_rules::Rules;
-use super::codec::{CacheAnswer, CachedResponse, Disposition, HttpCodec};
+use super::codec::{CacheAnswer, CachedResponse, HttpCodec};
 use super::purge::BearerToken;
 use super::retry_pool::RetryPool;
 use super::rules::{PrivateReason, Storing, Terms, Times};
@@ -222,7 +223,7 @@ impl LayerState {
     /// Stores a response under a key, outside of a load. Does nothing while another caller holds the
     /// lease of the key.
     pub(super) async fn keep<B: Send + 'static>(&self, key: Key, cached: &Arc<CachedResponse>) {
-        let Disposition::Keep(lifetimes) = cached.disposition else { return };
+        let Cacheability::KeepFor(lifetimes) = cached.cacheability else { return };
         let kept = CacheAnswer::CachedResponse(Arc::clone(cached));
         self.client.replace::<CacheAnswer<B>>(key, kept, lifetimes, |_| true).await;
     }
@@ -242,17 +243,6 @@ impl LayerState {
         let lifetimes = vary_index.lifetimes();
         let kept = CacheAnswer::VaryIndex(Arc::new(vary_index));
         self.client.replace::<CacheAnswer<B>>(primary.clone(), kept, lifetimes, is_old).await
-    }
-
-    /// Stores a `Vary` index for longer if it would end before a variant that is stored for this long.
-    pub(super) async fn prolong<B: Send + 'static>(
-        &self,
-        (primary, index, left): (&Key, &VaryIndex, Duration),
-        variant: Duration,
-    ) {
-        if left < variant {
-            self.replace_vary_index::<B>(primary, index, index.stored_for(variant)).await;
-        }
     }
 
     /// Invalidates keys and tags, and waits until the store has confirmed. An error is logged only:

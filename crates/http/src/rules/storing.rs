@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bellwether::codec::Cacheability;
 use bellwether_body::UnfinishedReason;
 use http::header::{CONTENT_RANGE, CONTENT_TYPE, EXPIRES, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -23,15 +24,11 @@ pub(crate) enum Storing {
     /// Only its own caller gets it. It is stored for validation: other callers get it only after
     /// the origin has confirmed it.
     Validate(Terms, PrivateReason),
-    /// All waiters get it, and it is not stored.
-    Share,
-    /// An error that this request may have caused. Its own caller gets it. The waiters ask the
-    /// origin once more, with the request of one of them. After a second such error, a few of them ask
-    /// for themselves, and so do all with credentials.
-    Unconfirmed,
-    /// As `Unconfirmed`, and it counts as a failure. If there is a stale fallback, that is served
-    /// instead. Later callers share a second failure for a while.
-    Failure,
+    /// It is not stored. All waiters get it, or it counts as a failure or as an error that this request may
+    /// have caused. Then its own caller gets it, and the waiters ask the origin once more, with the
+    /// request of one of them. After a second such error, a few of them ask for themselves, and so do
+    /// all with credentials.
+    Share(Cacheability),
     /// Only its own caller gets it. An error is replaced by the stale fallback, if there is one.
     Private(PrivateReason),
 }
