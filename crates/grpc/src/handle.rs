@@ -8,11 +8,11 @@ use bellwether::adapter::{FirstError, change};
 use bellwether::service::Handle;
 use bellwether::stats::CacheStats;
 use bellwether::{CacheError, Changed, ConfigError, Key, Tag};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 
 use super::key::{CallParts, append, keys};
 use super::message::PREFIX;
-use super::method::{Methods, metadata_name, no_metadata, normal_authority};
+use super::method::{CachedMethod, Methods, metadata_name, no_metadata, normal_authority};
 
 /// A handle to the stored answers. Clones are handles to the same store.
 ///
@@ -21,7 +21,7 @@ use super::method::{Methods, metadata_name, no_metadata, normal_authority};
 /// needs no service.
 ///
 /// Each set of encodings that callers accept has an answer of its own. A call stands for all of
-/// them, 16 keys.
+/// them, 8 keys.
 #[derive(Clone, Debug)]
 pub struct GrpcHandle {
     handle: Handle,
@@ -41,15 +41,14 @@ impl GrpcHandle {
     ///
     /// What is wrong with the call is said by [`build`](GrpcCallBuilder::build).
     pub fn call(&self, method: &str, message: impl AsRef<[u8]>) -> GrpcCallBuilder {
-        let (mut path, mut wrong) = (String::new(), FirstError::default());
-        let is_cached = self.methods.contains_key(method).then(|| method.to_owned());
-        let not_cached =
-            || ConfigError::Key { given: method.to_owned(), reason: "this method is not cached" };
-        wrong.set(&mut path, is_cached.ok_or_else(not_cached));
-        let message = [&[0; PREFIX], message.as_ref()].concat();
-        let call = GrpcCall { method: path, authority: None, message, metadata: HeaderMap::new() };
-        let required = self.methods.get(method).map(|method| method.required.clone());
-        GrpcCallBuilder { call, required: required.unwrap_or_default(), wrong }
+        GrpcCallBuilder {
+            path: method.to_owned(),
+            method: self.methods.get(method).cloned(),
+            authority: None,
+            message: [&[0; PREFIX], message.as_ref()].concat(),
+            metadata: HeaderMap::new(),
+            wrong: FirstError::default(),
+        }
     }
 
     /// Removes the answers to a call, with the guarantee of [`Handle::invalidate`]. Returns whether
@@ -62,8 +61,7 @@ impl GrpcHandle {
     /// # Cancel safety
     /// If it is dropped before it returns, all, some or none of the answers may have changed.
     pub async fn invalidate(&self, call: &GrpcCall) -> Result<bool, CacheError> {
-        let keys = self.keys(call);
-        Ok(self.handle.invalidate_many(keys).await? > 0)
+        Ok(self.handle.invalidate_many(call.keys.clone()).await? > 0)
     }
 
     /// Changes the source, and then [invalidates](Self::invalidate) the answers to a call: see [`Handle::change`].
@@ -114,8 +112,7 @@ impl GrpcHandle {
     /// # Cancel safety
     /// If it is dropped before it returns, all, some or none of the answers may have changed.
     pub async fn expire(&self, call: &GrpcCall) -> Result<bool, CacheError> {
-        let keys = self.keys(call);
-        Ok(self.handle.expire_many(keys).await? > 0)
+        Ok(self.handle.expire_many(call.keys.clone()).await? > 0)
     }
 
     /// Removes the answers to many calls, each as [`invalidate`](Self::invalidate) does. Returns how
@@ -131,8 +128,7 @@ impl GrpcHandle {
         &self,
         calls: impl IntoIterator<Item = GrpcCall>,
     ) -> Result<usize, CacheError> {
-        let keys: Vec<_> = calls.into_iter().flat_map(|call| self.keys(&call)).collect();
-        self.handle.invalidate_many(keys).await
+        self.handle.invalidate_many(calls.into_iter().flat_map(|call| call.keys)).await
     }
 
     /// Makes the answers to many calls stale, each as [`expire`](Self::expire) does. Returns how many
@@ -147,8 +143,7 @@ impl GrpcHandle {
         &self,
         calls: impl IntoIterator<Item = GrpcCall>,
     ) -> Result<usize, CacheError> {
-        let keys: Vec<_> = calls.into_iter().flat_map(|call| self.keys(&call)).collect();
-        self.handle.expire_many(keys).await
+        self.handle.expire_many(calls.into_iter().flat_map(|call| call.keys)).await
     }
 
     /// Removes all answers with a [tag](super::CachedMethod::tags), with the guarantee of
@@ -190,13 +185,6 @@ impl GrpcHandle {
     pub fn stats(&self) -> CacheStats {
         self.handle.stats()
     }
-
-    fn keys(&self, call: &GrpcCall) -> Vec<Key> {
-        let GrpcCall { method: path, authority, message, metadata: headers } = call;
-        let authority = authority.as_deref();
-        let keys_by = |method| keys(&CallParts { path, method, authority, headers, message });
-        self.methods.get(path).map(|method| keys_by(method)).unwrap_or_default()
-    }
 }
 
 bellwether::stats_source! { GrpcHandle => CacheStats, |it| it.handle.name() }
@@ -206,19 +194,25 @@ bellwether::stats_source! { GrpcHandle => CacheStats, |it| it.handle.name() }
 #[derive(Clone)]
 pub struct GrpcCall {
     method: String,
+    keys: Vec<Key>,
+}
+
+bellwether::debug_fields! { GrpcCall => |it| method = it.method }
+
+/// The parts of a [`GrpcCall`]. Made by [`GrpcHandle::call`].
+#[derive(Clone)]
+#[must_use]
+pub struct GrpcCallBuilder {
+    path: String,
+    /// None: it is not cached.
+    method: Option<Arc<CachedMethod>>,
     authority: Option<String>,
     message: Vec<u8>,
     metadata: HeaderMap,
-}
-
-/// The parts of a [`GrpcCall`]. Made by [`GrpcHandle::call`].
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct GrpcCallBuilder {
-    call: GrpcCall,
-    required: Vec<HeaderName>,
     wrong: FirstError,
 }
+
+bellwether::debug_fields! { GrpcCallBuilder => |it| method = it.path }
 
 impl GrpcCallBuilder {
     /// Adds metadata of the calls. Metadata that is not part of the key has no effect. The value of
@@ -228,7 +222,7 @@ impl GrpcCallBuilder {
         let mut field = None;
         self.wrong.set(&mut field, metadata_name(name).and_then(|name| Ok(Some((name, value?)))));
         if let Some((name, value)) = field {
-            append(&mut self.call.metadata, &name, &value);
+            append(&mut self.metadata, &name, &value);
         }
         self
     }
@@ -239,7 +233,7 @@ impl GrpcCallBuilder {
         let reason = "this is not an authority, as in `shop.example`";
         let refused = || ConfigError::Key { given: name.to_owned(), reason };
         let normal = normal_authority(name).map(Some).ok_or_else(refused);
-        self.wrong.set(&mut self.call.authority, normal);
+        self.wrong.set(&mut self.authority, normal);
         self
     }
 
@@ -249,21 +243,21 @@ impl GrpcCallBuilder {
     /// If the method is not cached, if a name or a value is not valid for metadata or as an authority,
     /// or if [metadata of the key](super::CachedMethod::metadata) is missing: the first one.
     pub fn build(self) -> Result<GrpcCall, ConfigError> {
-        self.wrong.result()?;
-        let missing = |name: &&HeaderName| !self.call.metadata.contains_key(*name);
-        match self.required.iter().find(missing) {
-            Some(name) => {
-                let reason = "this metadata is part of the key, and the call lacks it";
-                Err(ConfigError::Key { given: name.to_string(), reason })
-            }
-            None => Ok(self.call),
+        let error = |given: &str, reason| ConfigError::Key { given: given.to_owned(), reason };
+        let Self { path, method, authority, message, metadata: headers, wrong } = self;
+        let method = method.ok_or_else(|| error(&path, "this method is not cached"))?;
+        wrong.result()?;
+        if let Some(name) = method.required.iter().find(|name| !headers.contains_key(*name)) {
+            let reason = "this metadata is part of the key, and the call lacks it";
+            return Err(error(name.as_str(), reason));
         }
-    }
-}
-
-/// Shows the method only.
-impl std::fmt::Debug for GrpcCall {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GrpcCall").field("method", &self.method).finish_non_exhaustive()
+        let keys = keys(&CallParts {
+            path: &path,
+            method: &method,
+            authority: authority.as_deref(),
+            headers: &headers,
+            message: &message,
+        });
+        Ok(GrpcCall { method: path, keys })
     }
 }
