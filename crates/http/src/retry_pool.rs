@@ -1,6 +1,7 @@
 //! `RetryPool`: the requests that wait once more, after an error that another request may have caused.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
 
 use bellwether::Key;
@@ -15,15 +16,16 @@ use super::cache_request::CacheRequest;
 /// success under its lease. So requests with errors keep no response from being stored.
 #[derive(Default)]
 pub(super) struct RetryPool {
-    /// By their keys and addresses. Locked for a few operations, never across an `.await`.
-    waiting: Mutex<HashMap<Digest, HashMap<usize, Arc<CacheRequest>>>>,
+    /// By their keys, and at random: by a hash that clients do not know. Locked for a few operations,
+    /// never across an `.await`.
+    waiting: Mutex<BTreeMap<(Digest, u64), Arc<CacheRequest>>>,
+    hasher: RandomState,
 }
 
 /// A request in the pool. It leaves with this.
 pub(super) struct PooledRequest {
     pool: Arc<RetryPool>,
-    key: Digest,
-    cache_request: Arc<CacheRequest>,
+    place: (Digest, u64),
 }
 
 impl RetryPool {
@@ -33,36 +35,24 @@ impl RetryPool {
         key: &Key,
         cache_request: &Arc<CacheRequest>,
     ) -> PooledRequest {
-        let (key, cache_request) = (key.digest(), Arc::clone(cache_request));
-        let mut waiting = locked(&self.waiting);
-        waiting.entry(key).or_default().insert(address(&cache_request), Arc::clone(&cache_request));
-        PooledRequest { pool: Arc::clone(self), key, cache_request }
+        let place = (key.digest(), self.hasher.hash_one(Arc::as_ptr(cache_request)));
+        locked(&self.waiting).insert(place, Arc::clone(cache_request));
+        PooledRequest { pool: Arc::clone(self), place }
     }
 
-    /// Up to [`MOST_RETRIES`] other requests that wait for a key, at random: in the order of a hash that
-    /// clients do not know.
+    /// Up to [`MOST_RETRIES`] other requests that wait for a key, at random.
     pub(super) fn others(&self, key: &Key, own: &Arc<CacheRequest>) -> Vec<Arc<CacheRequest>> {
+        let key = key.digest();
         let waiting = locked(&self.waiting);
-        let all = waiting.get(&key.digest()).into_iter().flat_map(HashMap::values);
+        let all = waiting.range((key, 0)..=(key, u64::MAX)).map(|(_, cache_request)| cache_request);
         all.filter(|it| !Arc::ptr_eq(it, own)).take(MOST_RETRIES).cloned().collect()
     }
 }
 
 impl Drop for PooledRequest {
-    /// Removes a key with its last request.
     fn drop(&mut self) {
-        let mut waiting = locked(&self.pool.waiting);
-        if let Some(of_key) = waiting.get_mut(&self.key) {
-            of_key.remove(&address(&self.cache_request));
-            if of_key.is_empty() {
-                waiting.remove(&self.key);
-            }
-        }
+        let _left = locked(&self.pool.waiting).remove(&self.place);
     }
-}
-
-fn address(cache_request: &Arc<CacheRequest>) -> usize {
-    Arc::as_ptr(cache_request) as usize
 }
 
 /// How many other requests a load asks the origin with. One client has seldom more in flight, and an
