@@ -25,9 +25,9 @@ use super::stored_response::StoredResponse;
 use super::vary_index::VaryIndex;
 
 /// One load after the origin has answered.
-pub(super) struct AnsweredFetch<'a, ReqB> {
+pub(super) struct AnsweredFetch<'a> {
     pub(super) shared: &'a Arc<LayerState>,
-    pub(super) fetch_request: &'a FetchRequest<ReqB>,
+    pub(super) fetch_request: &'a FetchRequest,
     pub(super) stored_response: &'a StoredResponse,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for AnsweredWithError {
 
 impl std::error::Error for AnsweredWithError {}
 
-impl<ReqB> AnsweredFetch<'_, ReqB> {
+impl AnsweredFetch<'_> {
     /// The origin has answered 304: the stored response is still valid.
     pub(super) async fn validated<B: Send + 'static>(
         &self,

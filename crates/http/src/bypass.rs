@@ -10,7 +10,7 @@ use http::{HeaderMap, Request, Response};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::cache_request::{CacheRequest, Origin, OriginBody, RequestBody, check_not_modified};
+use super::cache_request::{CacheRequest, Origin, OriginBody, check_not_modified};
 use super::codec::HttpCodec;
 use super::exchange::{Exchange, NextStep, answer_from};
 use super::fetch::OriginFetch;
@@ -19,18 +19,8 @@ use super::refusal;
 use super::report::{ForwardReason, Report};
 use super::rules::{self, Slice};
 
-/// Forwards a request to the origin. Nothing of its response is stored.
-pub(super) async fn forward<S: Origin<Q, B>, Q: RequestBody, B>(
-    client: &AdapterCache<HttpCodec>,
-    inner: S,
-    request: Request<Q>,
-    why: ForwardReason,
-) -> Response<CacheBody<B>> {
-    forwarded(why, ask(client, inner, request).await)
-}
-
 /// The response of the origin to a request, of which nothing is stored.
-async fn ask<S: Origin<Q, B>, Q: RequestBody, B>(
+pub(super) async fn ask<S: Origin<Q, B>, Q: Send + 'static, B>(
     client: &AdapterCache<HttpCodec>,
     inner: S,
     request: Request<Q>,
@@ -41,7 +31,7 @@ async fn ask<S: Origin<Q, B>, Q: RequestBody, B>(
     Ok(response)
 }
 
-fn forwarded<B>(
+pub(super) fn forwarded<B>(
     why: ForwardReason,
     answered: Result<Response<B>, BoxError>,
 ) -> Response<CacheBody<B>> {
@@ -53,7 +43,7 @@ fn forwarded<B>(
 
 /// Answers a request from the cache. Or past it: if the last responses of the target were private, and if
 /// the request is for a part that no stored response has.
-pub(super) async fn serve<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+pub(super) async fn serve<S: Origin<(), B>, B: OriginBody>(
     exchange: Exchange<S>,
     record: &RequestRecord,
 ) -> Response<CacheBody<B>> {
@@ -61,14 +51,14 @@ pub(super) async fn serve<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     let permit = shared.bypass(cache_request);
     let is_only_if_cached = cache_request.demand.only_if_cached;
     if permit.is_none() && !is_only_if_cached && !is_behind_all(shared, cache_request) {
-        return serve_coalesced::<_, Q, _>(exchange, record).await;
+        return serve_coalesced(exchange, record).await;
     }
     let located = shared.locate::<B>(&cache_request.primary, &cache_request.parts.headers).await;
     let is_stale = located.as_ref().is_some_and(|located| !located.entry.is_fresh());
     match located.as_ref().and_then(|located| answer_from(shared, located, cache_request)) {
         // As for any other use of a stale response, an exchange starts the revalidation.
         Some(_) if is_stale && !is_only_if_cached => {
-            return serve_coalesced::<_, Q, _>(exchange, record).await;
+            return serve_coalesced(exchange, record).await;
         }
         Some(answer) => return answer,
         None if is_only_if_cached => return refusal::not_kept(),
@@ -81,8 +71,8 @@ pub(super) async fn serve<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     };
     let exchange = exchange.with_fallback(located.as_ref());
     let answer = match exchange.cache_request.is_for_part() {
-        true => forward_past::<_, Q, _>(exchange, (why, None)).await,
-        false => fetch_uncoalesced::<_, Q, _>(exchange).await,
+        true => forward_past(exchange, (why, None)).await,
+        false => fetch_uncoalesced(exchange).await,
     };
     drop(permit);
     answer
@@ -96,12 +86,12 @@ fn is_behind_all(shared: &LayerState, request: &CacheRequest) -> bool {
 }
 
 /// Looks up and loads until a request has its response. For a head or a range, the whole is loaded.
-async fn serve_coalesced<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+async fn serve_coalesced<S: Origin<(), B>, B: OriginBody>(
     mut exchange: Exchange<S>,
     record: &RequestRecord,
 ) -> Response<CacheBody<B>> {
     loop {
-        let fetch_request = exchange.fetch_request::<Q>();
+        let fetch_request = exchange.fetch_request();
         let key = fetch_request.key.clone();
         let shared = &exchange.fetch.shared;
         let options = exchange.options(record);
@@ -111,10 +101,10 @@ async fn serve_coalesced<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
             NextStep::Answer(response) => return response,
             NextStep::Fetch => {}
             NextStep::Alone if !exchange.cache_request.is_for_part() => {
-                return fetch_uncoalesced::<_, Q, _>(exchange).await;
+                return fetch_uncoalesced(exchange).await;
             }
             NextStep::Alone | NextStep::Bypass => {
-                return forward_past::<_, Q, _>(exchange, NOT_SHARED).await;
+                return forward_past(exchange, NOT_SHARED).await;
             }
         }
     }
@@ -122,12 +112,12 @@ async fn serve_coalesced<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
 
 /// Forwards a request for which the cache finds no response that stays. In place of an error of the origin,
 /// a stale one is served (RFC 5861, section 4).
-async fn forward_past<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+async fn forward_past<S: Origin<(), B>, B: OriginBody>(
     exchange: Exchange<S>,
     why: ForwardReason,
 ) -> Response<CacheBody<B>> {
     let (OriginFetch { inner, shared }, cache_request) = (&exchange.fetch, &exchange.cache_request);
-    let mut request = exchange.fetch_request::<Q>().request(cache_request.parts.headers.clone());
+    let mut request = exchange.fetch_request().request(cache_request.parts.headers.clone());
     *request.method_mut() = cache_request.parts.method.clone();
     let answered = ask(&shared.client, inner.clone(), request).await;
     if let Ok(response) = &answered {
@@ -146,16 +136,16 @@ const NOT_SHARED: ForwardReason = ("bypass", Some("not-shared"));
 
 /// Answers a request from the origin, without waiting for other requests. A response that could be
 /// shared is not stored.
-async fn fetch_uncoalesced<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+async fn fetch_uncoalesced<S: Origin<(), B>, B: OriginBody>(
     exchange: Exchange<S>,
 ) -> Response<CacheBody<B>> {
     let shared = Arc::clone(&exchange.fetch.shared);
-    let Some(gates) = &shared.parts.unshared else { return fetch_alone::<_, Q, _>(exchange).await };
+    let Some(gates) = &shared.parts.unshared else { return fetch_alone(exchange).await };
     let entering = gates.enter(exchange.cache_request.primary.digest());
     let Ok(permit) = timeout(shared.client.load_timeout(), entering).await else {
         return refusal::too_many();
     };
-    let answer = fetch_alone::<_, Q, _>(exchange).await;
+    let answer = fetch_alone(exchange).await;
     let until = Instant::now() + shared.client.collect_within().min(LONGEST_OBSERVED);
     // A task holds the permit, as a body that its client does not read is not polled.
     let (is_complete, completed) = oneshot::channel::<()>();
@@ -168,10 +158,10 @@ async fn fetch_uncoalesced<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     })
 }
 
-async fn fetch_alone<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+async fn fetch_alone<S: Origin<(), B>, B: OriginBody>(
     mut exchange: Exchange<S>,
 ) -> Response<CacheBody<B>> {
-    let mut fetch_request = exchange.fetch_request::<Q>();
+    let mut fetch_request = exchange.fetch_request();
     fetch_request.is_alone = true;
     fetch_request.tries_others = false;
     let key = fetch_request.key.clone();
@@ -188,7 +178,7 @@ async fn fetch_alone<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     match exchange.answered(Ok(found), &CacheStatus::Bypass(BypassReason::Private)) {
         NextStep::Answer(answer) => answer,
         NextStep::Fetch | NextStep::Alone | NextStep::Bypass => {
-            forward_past::<_, Q, _>(exchange, NOT_SHARED).await
+            forward_past(exchange, NOT_SHARED).await
         }
     }
 }

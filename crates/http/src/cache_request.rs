@@ -1,7 +1,6 @@
 //! `CacheRequest`: a request to the cache, `FetchRequest`: a load on its behalf, and `Origin`: what that
 //! needs of the service behind the layer.
 
-use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bellwether::adapter::locked;
@@ -87,7 +86,7 @@ impl CacheRequest {
 }
 
 /// One load: the request it is for, and the key that its response is stored under.
-pub(super) struct FetchRequest<ReqB> {
+pub(super) struct FetchRequest {
     pub(super) cache_request: Arc<CacheRequest>,
     pub(super) key: Key,
     /// The `Vary` index that the key was made by, if it is the key of a variant.
@@ -98,11 +97,9 @@ pub(super) struct FetchRequest<ReqB> {
     pub(super) is_alone: bool,
     /// After an error, it asks the origin with other requests that wait, too.
     pub(super) tries_others: bool,
-    /// The body that the origin gets is empty, since requests with content bypass the cache.
-    body: PhantomData<fn() -> ReqB>,
 }
 
-impl<ReqB> FetchRequest<ReqB> {
+impl FetchRequest {
     /// A load for the target itself, or for the variant of it that this request selects.
     pub(super) fn new(
         cache_request: &Arc<CacheRequest>,
@@ -121,17 +118,13 @@ impl<ReqB> FetchRequest<ReqB> {
             forces_refresh,
             is_alone: false,
             tries_others: true,
-            body: PhantomData,
         }
     }
 
     /// A GET like the caller's, with these header fields, without hop-by-hop fields.
-    pub(super) fn request(&self, headers: HeaderMap) -> Request<ReqB>
-    where
-        ReqB: Default,
-    {
+    pub(super) fn request(&self, headers: HeaderMap) -> Request<()> {
         let parts = &self.cache_request.parts;
-        let mut request = Request::new(ReqB::default());
+        let mut request = Request::new(());
         *request.method_mut() = Method::GET;
         *request.uri_mut() = parts.uri.clone();
         *request.version_mut() = parts.version;
@@ -141,11 +134,6 @@ impl<ReqB> FetchRequest<ReqB> {
         request
     }
 }
-
-/// The body of a request to the origin: an empty one, since requests with content bypass the cache.
-pub(super) trait RequestBody: Default + Send + 'static {}
-
-impl<Q: Default + Send + 'static> RequestBody for Q {}
 
 /// The body of a response of the origin.
 pub(super) trait OriginBody:

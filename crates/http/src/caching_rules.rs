@@ -26,21 +26,16 @@ pub enum KeyedRules {}
 pub(super) struct Rules {
     /// What holds unless a response states it. With a key of the program, no response does.
     pub(super) defaults: Defaults,
-    /// What the program states of the key, if it makes that.
-    pub(super) keyed: Option<KeyedTerms>,
-}
-
-/// The key that the program makes, and what it states with it.
-#[derive(Clone, Debug)]
-pub(super) struct KeyedTerms {
-    pub(super) key: RequestKey,
+    /// The key, if the program makes it.
+    pub(super) key: Option<RequestKey>,
+    /// How long a 404 or 410 is fresh, with a key of the program.
     pub(super) not_found_ttl: Duration,
 }
 
 impl Rules {
     /// What a request demands of a stored response.
     pub(super) fn demand(&self, request: &HeaderMap) -> Demand {
-        match self.keyed {
+        match self.key {
             None => Demand::of(request, &self.defaults),
             // The program decides, so `Cache-Control` of the request is ignored.
             Some(_) => Demand::default(),
@@ -51,7 +46,7 @@ impl Rules {
     pub(super) fn normalize(&self, parts: &mut Parts) {
         normalize_host(parts);
         rules::in_one_form(&mut parts.headers);
-        self.keyed.iter().for_each(|keyed| keyed.key.normalize(parts));
+        self.key.iter().for_each(|key| key.normalize(parts));
     }
 
     /// Decides whether a response to GET is stored, by its header fields and those of its request.
@@ -62,8 +57,8 @@ impl Rules {
         response: &HeaderMap,
         times: Times,
     ) -> Storing {
-        if let Some(keyed) = &self.keyed {
-            return self.classify_keyed(keyed, status, response, times);
+        if let Some(key) = &self.key {
+            return self.classify_keyed(key, status, response, times);
         }
         match rules::storing(request, status, response, times, &self.defaults) {
             Storing::Private(why)
@@ -79,7 +74,7 @@ impl Rules {
     /// key, or the program has said that they do not matter.
     fn classify_keyed(
         &self,
-        keyed: &KeyedTerms,
+        key: &RequestKey,
         status: StatusCode,
         response: &HeaderMap,
         times: Times,
@@ -90,7 +85,7 @@ impl Rules {
             Err(why) => return Storing::Private(why),
         };
         // No variant of a key without the host is that of a host: over HTTP/2 there is no such field.
-        if vary.contains(&header::HOST) && !keyed.key.has_host {
+        if vary.contains(&header::HOST) && !key.has_host {
             return Storing::Private(PrivateReason::Vary);
         }
         if status.is_server_error() {
@@ -100,7 +95,7 @@ impl Rules {
             return Storing::Private(PrivateReason::NoCache);
         }
         let ttl = match status {
-            StatusCode::NOT_FOUND | StatusCode::GONE => keyed.not_found_ttl,
+            StatusCode::NOT_FOUND | StatusCode::GONE => self.not_found_ttl,
             _ if status.is_success() => self.defaults.ttl.unwrap_or_default(),
             _ => Duration::ZERO,
         };

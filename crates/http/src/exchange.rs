@@ -106,7 +106,7 @@ impl<S> Exchange<S> {
     }
 
     /// The load that it needs now.
-    pub(super) fn fetch_request<ReqB>(&self) -> FetchRequest<ReqB> {
+    pub(super) fn fetch_request(&self) -> FetchRequest {
         FetchRequest::new(&self.cache_request, self.vary_index.clone(), self.forces_refresh)
     }
 
@@ -146,7 +146,7 @@ impl<S> Exchange<S> {
         status: &CacheStatus,
     ) -> Option<NextStep<B>> {
         // With a key of its own, the program has said on what a response depends.
-        let is_its_own = self.fetch.shared.rules.keyed.is_some()
+        let is_its_own = self.fetch.shared.rules.key.is_some()
             || !matches!(status, CacheStatus::Collapsed { .. });
         match cached.cacheability {
             Cacheability::Unconfirmed | Cacheability::Failure if is_its_own => None,
@@ -167,7 +167,7 @@ impl<S> Exchange<S> {
     /// it has credentials.
     fn after_error<B>(&mut self) -> Option<NextStep<B>> {
         if self.pooled.is_none() {
-            let key = self.fetch_request::<()>().key;
+            let key = self.fetch_request().key;
             self.pooled = Some(self.fetch.shared.parts.retries.enter(&key, &self.cache_request));
             return Some(self.fetch_next());
         }
@@ -339,22 +339,12 @@ pub(super) fn cached_answer<B: Send + 'static>(
     demand: &Demand,
 ) -> Option<Response<CacheBody<B>>> {
     let (found, status) = shared.client.cached::<CacheAnswer<B>>(primary)?;
-    let (cached, status, lookup) = match found {
-        CacheAnswer::CachedResponse(cached) => (cached, status, LookupKind::Target),
-        CacheAnswer::VaryIndex(vary_index) => {
-            let key = vary_index.key_for(primary, &parts.headers);
-            match shared.client.cached::<CacheAnswer<B>>(&key)? {
-                (CacheAnswer::CachedResponse(cached), status) => {
-                    shared.parts.variants.touch(&key);
-                    (cached, status, LookupKind::Variant)
-                }
-                _ => return None,
-            }
-        }
-        CacheAnswer::Passthrough(_) | CacheAnswer::Retry => return None,
+    let CacheAnswer::VaryIndex(vary_index) = &found else {
+        return stored_answer(shared, parts, demand, found.response()?, &status, None);
     };
-    satisfies(demand, &cached, &status)
-        .then(|| give(lookup, parts, &cached, cached.origin, &status))
+    let key = vary_index.key_for(primary, &parts.headers);
+    let (found, status) = shared.client.cached::<CacheAnswer<B>>(&key)?;
+    stored_answer(shared, parts, demand, found.response()?, &status, Some(&key))
 }
 
 /// The response to a request from what was found in the store, if that satisfies the request.
@@ -365,15 +355,26 @@ pub(super) fn answer_from<B>(
 ) -> Option<Response<CacheBody<B>>> {
     let Located { key, cached, vary_index, .. } = located;
     let CacheRequest { parts, demand, .. } = cache_request;
-    let status = located.status().filter(|status| satisfies(demand, cached, status))?;
-    let lookup = match vary_index {
-        Some(_) => LookupKind::Variant,
-        None => LookupKind::Target,
-    };
-    if vary_index.is_some() {
-        shared.parts.variants.touch(key);
+    let variant = vary_index.as_ref().map(|_| key);
+    stored_answer(shared, parts, demand, cached, &located.status()?, variant)
+}
+
+/// The response to a request from a stored one, if that satisfies the request. `variant`: its key, if it
+/// is a variant.
+fn stored_answer<B>(
+    shared: &LayerState,
+    parts: &Parts,
+    demand: &Demand,
+    cached: &CachedResponse,
+    status: &CacheStatus,
+    variant: Option<&Key>,
+) -> Option<Response<CacheBody<B>>> {
+    if !satisfies(demand, cached, status) {
+        return None;
     }
-    Some(give(lookup, parts, cached, cached.origin, &status))
+    variant.iter().for_each(|key| shared.parts.variants.touch(key));
+    let lookup = if variant.is_some() { LookupKind::Variant } else { LookupKind::Target };
+    Some(give(lookup, parts, cached, cached.origin, status))
 }
 
 /// Whether a response satisfies the `Cache-Control` of a request, and may be shared with it. One

@@ -5,19 +5,15 @@ use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use bellwether::{BoxError, CacheError};
-use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use http::{Request, Response, StatusCode};
-use http_body::Body;
 use tokio::time::timeout;
 use tower::{Service, ServiceExt};
 
 use super::answered_fetch::AnsweredFetch;
-use super::cache_request::{
-    CacheRequest, FetchRequest, Origin, OriginBody, RequestBody, check_not_modified,
-};
+use super::cache_request::{CacheRequest, FetchRequest, Origin, OriginBody, check_not_modified};
 use super::codec::CacheAnswer;
 use super::layer_state::LayerState;
 use super::rules::{self, Times};
@@ -30,14 +26,12 @@ pub(super) struct OriginFetch<S> {
     pub(super) shared: Arc<LayerState>,
 }
 
-impl<S, ReqB, B> Service<FetchRequest<ReqB>> for OriginFetch<S>
+impl<S, B> Service<FetchRequest> for OriginFetch<S>
 where
-    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
+    S: Service<Request<()>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Into<BoxError>,
-    ReqB: Default + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
+    B: OriginBody,
 {
     type Response = CacheAnswer<B>;
     type Error = BoxError;
@@ -47,7 +41,7 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    fn call(&mut self, fetch_request: FetchRequest<ReqB>) -> Self::Future {
+    fn call(&mut self, fetch_request: FetchRequest) -> Self::Future {
         // Readiness belongs to this instance, so the future takes it and leaves the clone.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
@@ -55,10 +49,10 @@ where
     }
 }
 
-async fn fetch<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+async fn fetch<S: Origin<(), B>, B: OriginBody>(
     inner: S,
     shared: Arc<LayerState>,
-    fetch_request: FetchRequest<Q>,
+    fetch_request: FetchRequest,
 ) -> Result<CacheAnswer<B>, BoxError> {
     let for_others = OriginFetch { inner: inner.clone(), shared: Arc::clone(&shared) };
     let answer = fetch_for_one(inner, shared, &fetch_request).await?;
@@ -70,16 +64,16 @@ async fn fetch<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
 
 /// Asks the origin with requests that wait for this load, since its error may be that of its own request
 /// alone. The first response that is stored is the answer of the load.
-async fn fetch_for_others<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+async fn fetch_for_others<S: Origin<(), B>, B: OriginBody>(
     fetch: OriginFetch<S>,
-    fetch_request: &FetchRequest<Q>,
+    fetch_request: &FetchRequest,
 ) -> Option<CacheAnswer<B>> {
     let FetchRequest { key, cache_request, vary_index, .. } = fetch_request;
     let others = fetch.shared.parts.retries.others(key, cache_request);
     let mut loads: FuturesUnordered<_> = others
         .iter()
         .map(|other| {
-            let mut of_other = FetchRequest::<Q>::new(other, vary_index.clone(), false);
+            let mut of_other = FetchRequest::new(other, vary_index.clone(), false);
             of_other.tries_others = false;
             fetch.shared.client.load_alone(Some(key), fetch.clone(), of_other)
         })
@@ -94,13 +88,13 @@ async fn fetch_for_others<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     None
 }
 
-async fn fetch_for_one<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+async fn fetch_for_one<S: Origin<(), B>, B: OriginBody>(
     mut inner: S,
     shared: Arc<LayerState>,
-    fetch_request: &FetchRequest<Q>,
+    fetch_request: &FetchRequest,
 ) -> Result<CacheAnswer<B>, BoxError> {
     let FetchRequest { key, cache_request, is_alone, .. } = fetch_request;
-    let stored_response = StoredResponse::of::<Q, B>(&shared, fetch_request).await;
+    let stored_response = StoredResponse::of::<B>(&shared, fetch_request).await;
     let load = AnsweredFetch { shared: &shared, fetch_request, stored_response: &stored_response };
     let (request, validates) = stored_response.request_for(fetch_request);
     let mut has_conditions = rules::asks_if_modified(request.headers());
@@ -129,9 +123,9 @@ async fn fetch_for_one<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
 }
 
 /// Sends a request by a service that is ready.
-async fn send<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+async fn send<S: Origin<(), B>, B: OriginBody>(
     ready: &mut S,
-    request: Request<Q>,
+    request: Request<()>,
     cache_request: &CacheRequest,
     shared: &LayerState,
 ) -> Result<(Response<B>, Times), BoxError> {

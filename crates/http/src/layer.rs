@@ -15,7 +15,7 @@ use http::{HeaderName, Uri};
 use tokio::sync::Semaphore;
 use tower::Layer;
 
-use super::caching_rules::{KeyedRules, KeyedTerms, Rfc9111Rules, Rules};
+use super::caching_rules::{KeyedRules, Rfc9111Rules, Rules};
 use super::codec::HttpCodec;
 use super::fetch::OriginFetch;
 use super::handle::HttpHandle;
@@ -92,8 +92,7 @@ impl HttpCacheLayer<KeyedRules> {
     /// [the response under its own key](RequestKey#changes).
     pub fn keyed<S: Store>(store: S, key: RequestKey) -> HttpCacheLayerBuilder<KeyedRules> {
         let checked = key.wrong.result();
-        let keyed = KeyedTerms { key, not_found_ttl: Duration::ZERO };
-        let rules = Rules { keyed: Some(keyed), ..Rules::default() };
+        let rules = Rules { key: Some(key), ..Rules::default() };
         let mut builder = HttpCacheLayerBuilder::by(rules, store);
         builder.layer.set_checked(&mut (), checked);
         builder
@@ -222,7 +221,7 @@ impl HttpCacheLayerBuilder<KeyedRules> {
     /// Default: zero, so none is stored. A resource is often requested shortly before it is created,
     /// and a stored 404 would hide it.
     pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
-        self.rules.keyed.iter_mut().for_each(|keyed| keyed.not_found_ttl = ttl);
+        self.rules.not_found_ttl = ttl;
         self
     }
 }

@@ -89,14 +89,14 @@ impl LayerState {
 
     /// The keys under which a response to this request is stored.
     fn purged_keys(&self, mut parts: Parts) -> Result<Vec<Key>, PurgeOutcome> {
-        let Some(keyed) = &self.rules.keyed else {
+        let Some(key) = &self.rules.key else {
             let target = self.parts.target.target_of(&mut parts);
             return target.map_or_else(
                 || refused(NO_TARGET),
                 |target| Ok(target.keys().into_iter().collect()),
             );
         };
-        match keyed.key.derived(&mut parts) {
+        match key.derived(&mut parts) {
             Ok(Some(key)) => Ok(vec![key]),
             Ok(None) => refused("this request has no cache key\n"),
             Err(_) => refused("the route lacks a parameter of the cache key\n"),

@@ -15,8 +15,9 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body;
 use tower::Service;
+use tower::util::MapRequest;
 
-use super::cache_request::{CacheRequest, Origin, OriginBody, RequestBody};
+use super::cache_request::{CacheRequest, Origin, OriginBody};
 use super::exchange::{self, Exchange};
 use super::fetch::OriginFetch;
 use super::layer_state::LayerState;
@@ -106,8 +107,7 @@ enum Plan {
 
 impl Plan {
     fn of<B: Body>(shared: &LayerState, parts: &mut Parts, body: &B) -> Self {
-        let keyed = shared.rules.keyed.as_ref();
-        let key = match keyed.map(|keyed| keyed.key.derived(parts)) {
+        let key = match shared.rules.key.as_ref().map(|key| key.derived(parts)) {
             None => None,
             Some(Ok(Some(key))) => Some(key),
             Some(Ok(None)) => return Self::Forward(("bypass", Some("no-key"))),
@@ -158,12 +158,8 @@ fn bypass_reason<B: Body>(
     }
     let credentials = &shared.rules.defaults.credentials;
     let is_personal = |key: &RequestKey| key.is_personal(headers, credentials);
-    shared
-        .rules
-        .keyed
-        .as_ref()
-        .is_some_and(|keyed| is_personal(&keyed.key))
-        .then_some(("bypass", Some("credentials")))
+    let key = shared.rules.key.as_ref();
+    key.is_some_and(is_personal).then_some(("bypass", Some("credentials")))
 }
 
 fn has_content<B: Body>(headers: &HeaderMap, body: &B) -> bool {
@@ -174,7 +170,7 @@ fn has_content<B: Body>(headers: &HeaderMap, body: &B) -> bool {
 }
 
 /// Answers a request that is no hit at once, and counts it.
-async fn answer<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+async fn answer<S: Origin<Q, B>, Q: Default + Send + 'static, B: OriginBody>(
     fetch: OriginFetch<S>,
     parts: Parts,
     body: Q,
@@ -184,12 +180,16 @@ async fn answer<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     let shared = Arc::clone(&fetch.shared);
     let response = match plan {
         Plan::Cached(key, demand) => {
-            let cache_request = CacheRequest::new(parts, key, demand, &fetch.shared.rules);
-            bypass::serve::<_, Q, _>(Exchange::new(fetch, cache_request), &record).await
+            let cache_request = CacheRequest::new(parts, key, demand, &shared.rules);
+            // What the origin gets for the cache has an empty body: a request with content bypasses it.
+            let with_body: fn(Request<()>) -> Request<Q> = |request| request.map(|()| Q::default());
+            let inner = MapRequest::new(fetch.inner, with_body);
+            let fetch = OriginFetch { inner, shared: fetch.shared };
+            bypass::serve(Exchange::new(fetch, cache_request), &record).await
         }
         Plan::Forward(why) => {
             let request = Request::from_parts(parts, body);
-            bypass::forward(&fetch.shared.client, fetch.inner, request, why).await
+            bypass::forwarded(why, bypass::ask(&shared.client, fetch.inner, request).await)
         }
         Plan::Unsafe(target) => {
             let request = Request::from_parts(parts, body);

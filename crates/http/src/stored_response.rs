@@ -7,7 +7,7 @@ use bellwether::Key;
 use bellwether::store::{Entry, Tags};
 use http::{HeaderMap, Request, header};
 
-use super::cache_request::{CacheRequest, FetchRequest, RequestBody};
+use super::cache_request::{CacheRequest, FetchRequest};
 use super::codec::{CacheAnswer, CachedResponse};
 use super::layer_state::{LayerState, left_of};
 use super::rules;
@@ -27,9 +27,9 @@ pub(super) struct StoredResponse {
 impl StoredResponse {
     /// What the store has for a request. A stored response that may not be shared with this request
     /// is not validated for it, because pages of two users can have the same validator.
-    pub(super) async fn of<Q, B: Send + 'static>(
+    pub(super) async fn of<B: Send + 'static>(
         shared: &LayerState,
-        fetch_request: &FetchRequest<Q>,
+        fetch_request: &FetchRequest,
     ) -> Self {
         let FetchRequest { key, cache_request, vary_index, .. } = fetch_request;
         let CacheRequest { demand, primary, .. } = &**cache_request;
@@ -79,10 +79,7 @@ impl StoredResponse {
     ///
     /// A load for all waiters has no conditions of a single caller. A load for one caller keeps the
     /// conditions of that caller, unless it validates.
-    pub(super) fn request_for<Q: RequestBody>(
-        &self,
-        fetch_request: &FetchRequest<Q>,
-    ) -> (Request<Q>, bool) {
+    pub(super) fn request_for(&self, fetch_request: &FetchRequest) -> (Request<()>, bool) {
         let given = &fetch_request.cache_request.parts.headers;
         let mut headers = match self.cached.is_none() && fetch_request.is_alone {
             true => given.clone(),

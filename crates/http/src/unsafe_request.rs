@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-use super::cache_request::{Origin, OriginBody, RequestBody};
+use super::cache_request::{Origin, OriginBody};
 use super::fetch::OriginFetch;
 use super::layer_state::LayerState;
 use super::report::Report;
@@ -28,7 +28,7 @@ use super::{refusal, rules};
 /// If it is dropped after it was sent, a task finishes the request within the load timeout, and its
 /// status decides. A layer has a bound on such tasks. Beyond it, and if the request gets no response,
 /// the stored responses of its target become stale. If it is dropped earlier, it is never sent.
-pub(super) async fn send<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+pub(super) async fn send<S: Origin<Q, B>, Q: 'static, B: OriginBody>(
     fetch: OriginFetch<S>,
     request: Request<Q>,
     invalidation: InvalidationTarget,
