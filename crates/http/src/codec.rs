@@ -136,7 +136,7 @@ pub(super) struct HttpCodec;
 
 impl HttpCodec {
     /// The number of its encoding. It changes with the format.
-    pub(super) const CODEC: u8 = 9;
+    pub(super) const CODEC: u8 = 10;
 
     /// Whether an entry is a `Vary` index.
     pub(super) fn is_index(entry: &Entry) -> bool {
@@ -284,8 +284,8 @@ impl CompleteResponse {
             headers.insert(header::DATE, now);
         }
         let Terms { age, consent, stale, .. } = *terms;
-        let received = self.times.response_time;
-        let note = Note::new(received, (age, terms.freshness()), consent, stale.if_error);
+        let (received, fresh) = (self.times.response_time, terms.freshness());
+        let note = Note { received, age, fresh, consent, if_error: stale.if_error };
         let body = self.body.clone();
         let trailers = self.trailers.clone();
         let response = BufferedResponse { status: self.status, headers, body, trailers, note };

@@ -216,7 +216,7 @@ impl<S> Exchange<S> {
         let is_fresh = stale_for.is_zero() && note.fresh_for().is_some();
         let stale_for = if is_fresh { Duration::ZERO } else { *stale_for + found.elapsed() };
         let silent = if has_answered { Duration::ZERO } else { *if_disconnected };
-        let is_over = stale_for >= note.if_error().max(silent);
+        let is_over = stale_for >= note.if_error.max(silent);
         let status = CacheStatus::Stale { why, stale_for };
         let CacheRequest { demand, parts, .. } = &*self.cache_request;
         let is_usable = !is_over && demand.may_share(note.consent);

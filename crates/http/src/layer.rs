@@ -10,8 +10,8 @@ use bellwether::stats::CacheStats;
 use bellwether::store::Store;
 use bellwether::{ConfigError, ErrorClass, ReadThroughLayer};
 use bellwether_body::{BodyBudget, is_unreachable};
+use http::Uri;
 use http::request::Parts;
-use http::{HeaderName, Uri};
 use tokio::sync::Semaphore;
 use tower::Layer;
 
@@ -21,7 +21,7 @@ use super::fetch::OriginFetch;
 use super::handle::HttpHandle;
 use super::layer_state::{LayerCore, LayerState};
 use super::purge::BearerToken;
-use super::request_key::RequestKey;
+use super::request_key::{RequestKey, field_name};
 use super::service::HttpCache;
 use super::tag_fields::TagFields;
 use super::target::TargetUri;
@@ -401,7 +401,8 @@ impl<R> HttpCacheLayerBuilder<R> {
     /// [`build`](Self::build) fails if one is not a valid name of a header field.
     pub fn credentials<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         let credentials = &mut self.rules.defaults.credentials;
-        let more = parsed(names).map(|names| credentials.with(names));
+        let more = names.into_iter().map(field_name).collect::<Result<Vec<_>, _>>();
+        let more = more.map(|names| credentials.with(names));
         self.layer.set_checked(credentials, more);
         self
     }
@@ -415,7 +416,8 @@ impl<R> HttpCacheLayerBuilder<R> {
     /// Default: none. A cache stores all fields that are not about a connection (RFC 9111, section 3.1), and
     /// an origin can name others by `no-cache="x-request-id"`.
     pub fn unstored_fields<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        self.layer.set_checked(&mut self.rules.defaults.unstored, parsed(names));
+        let names = names.into_iter().map(field_name).collect();
+        self.layer.set_checked(&mut self.rules.defaults.unstored, names);
         self
     }
 
@@ -455,14 +457,6 @@ impl<R> HttpCacheLayerBuilder<R> {
 }
 
 /// Names of header fields.
-fn parsed<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<HeaderName>, ConfigError> {
-    let parsed = |name: &str| {
-        let reason = "this is not a valid name of a header field";
-        name.parse().map_err(|_| ConfigError::Key { given: name.to_owned(), reason })
-    };
-    names.into_iter().map(parsed).collect()
-}
-
 const COLLECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// How many unsafe requests are finished at once after their callers have left.

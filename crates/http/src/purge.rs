@@ -151,9 +151,8 @@ impl BearerToken {
 
     /// Whether a request has this token.
     fn is_in(&self, request: &HeaderMap) -> bool {
-        let mut values =
-            request.get_all(header::AUTHORIZATION).iter().map(|value| value.as_bytes());
-        let (Some(value), None) = (values.next(), values.next()) else { return false };
+        let Some(value) = rules::only(request, &header::AUTHORIZATION) else { return false };
+        let value = value.as_bytes();
         let scheme_end = value.iter().position(|byte| *byte == b' ').unwrap_or(value.len());
         let (scheme, token) = value.split_at(scheme_end);
         let given = hash(token.trim_ascii());

@@ -148,13 +148,12 @@ impl RequestKey {
     /// this key fails: [`build`](super::HttpCacheLayerBuilder::build), [`of`](Self::of) or `fill`.
     #[must_use]
     pub fn header(mut self, name: &str) -> Self {
-        let error = |reason| ConfigError::Key { given: name.to_owned(), reason };
-        let parsed = match HeaderName::from_bytes(name.as_bytes()) {
+        let parsed = match field_name(name) {
             Ok(header::HOST) => {
-                Err(error("over HTTP/2 there is no such field: use `RequestKey::host`"))
+                let reason = "over HTTP/2 there is no such field: use `RequestKey::host`";
+                Err(ConfigError::Key { given: name.to_owned(), reason })
             }
-            Ok(parsed) => Ok([&self.headers[..], &[parsed]].concat()),
-            Err(_) => Err(error("this is not a valid name of a header field")),
+            parsed => parsed.map(|parsed| [&self.headers[..], &[parsed]].concat()),
         };
         self.wrong.set(&mut self.headers, parsed);
         self
@@ -305,6 +304,12 @@ impl RequestKey {
         }
         Some(key).filter(|key| key.byte_len() <= Key::MAX_BYTES)
     }
+}
+
+/// The name of a header field.
+pub(super) fn field_name(name: &str) -> Result<HeaderName, ConfigError> {
+    let reason = "this is not a valid name of a header field";
+    name.parse().map_err(|_| ConfigError::Key { given: name.to_owned(), reason })
 }
 
 /// The key of a request. If there is none, the request bypasses the cache. The error is the name of a

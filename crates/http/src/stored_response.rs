@@ -49,7 +49,7 @@ impl StoredResponse {
         let cached = found.as_ref().and_then(|it| it.response());
         // An index states none itself.
         let if_error = match (&cached, &entry) {
-            (Some(cached), _) => cached.response.note.if_error(),
+            (Some(cached), _) => cached.response.note.if_error,
             (None, entry) => entry.as_ref().map_or(Duration::ZERO, |it| it.lifetimes().if_error()),
         };
         let cached = cached.or_else(|| validated.as_ref()?.1.response());

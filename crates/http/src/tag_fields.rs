@@ -5,6 +5,7 @@ use bellwether::{ConfigError, Tag};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 
 use super::handle::HttpHandle;
+use super::request_key::field_name;
 use super::rules::{self, CACHE_GROUPS};
 use super::target::Target;
 
@@ -25,11 +26,10 @@ impl TagFields {
     /// # Errors
     /// If this is not the name of a field that can have them.
     pub(super) fn with_surrogate_keys(self, field: &str) -> Result<Self, ConfigError> {
-        let error = |reason| ConfigError::Key { given: field.to_owned(), reason };
-        let name = HeaderName::from_bytes(field.as_bytes())
-            .map_err(|_| error("this is not a valid name of a header field"))?;
+        let name = field_name(field)?;
         if name.as_str().starts_with("cache-group") {
-            return Err(error("this field holds groups, and no surrogate keys"));
+            let reason = "this field holds groups, and no surrogate keys";
+            return Err(ConfigError::Key { given: field.to_owned(), reason });
         }
         Ok(Self { surrogate_keys: Some(name), ..self })
     }

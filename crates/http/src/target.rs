@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 
 use bellwether::{Key, Tag};
@@ -146,12 +145,6 @@ impl TargetUri {
             Some(uri_of) => Target::named(&uri_of(parts)?, parts),
             None => Target::of(parts),
         }
-    }
-}
-
-impl fmt::Debug for TargetUri {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "TargetUri(function)" } else { "TargetUri(request)" })
     }
 }
 

@@ -1,7 +1,7 @@
 //! `VaryIndex`: how a request selects one of the stored variants of its target.
 
 use std::io::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use bellwether::codec::EncodeBuffer;
 use bellwether::store::Tags;
@@ -21,8 +21,8 @@ pub(super) struct VaryIndex {
     names: Vec<String>,
     /// Part of the keys of its variants. With a new nonce, the old variants are not found.
     pub(super) nonce: [u8; 16],
-    /// How long it is stored, in milliseconds.
-    life: u64,
+    /// How long it is stored.
+    life: Duration,
 }
 
 impl VaryIndex {
@@ -35,13 +35,13 @@ impl VaryIndex {
         names.sort_unstable();
         names.dedup();
         let nonce = *uuid::Uuid::new_v4().as_bytes();
-        Self { names, nonce, life: 0 }.stored_for(life)
+        Self { names, nonce, life }.stored_for(life)
     }
 
     /// The same index, stored for twice as long as a variant, and for a day at least. So it is seldom
     /// stored again for later variants.
     pub(super) fn stored_for(&self, variant: Duration) -> Self {
-        Self { life: millis(variant.saturating_mul(2).max(A_DAY)), ..self.clone() }
+        Self { life: variant.saturating_mul(2).max(A_DAY), ..self.clone() }
     }
 
     /// The tag of all variants of a target, whatever its index is.
@@ -79,7 +79,7 @@ impl VaryIndex {
 
     /// Without the store, too: variants that it does not find any more could replace no error.
     pub(super) fn lifetimes(&self) -> Lifetimes {
-        Lifetimes::fresh_for(Duration::from_millis(self.life)).fresh_in_outages()
+        Lifetimes::fresh_for(self.life).fresh_in_outages()
     }
 
     /// Writes it as it is stored: behind the byte that tells it from a response.
@@ -110,63 +110,30 @@ const MOST_NAMES: usize = 16;
 /// What is stored beside a response, to compute its age and freshness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
-    /// When it was received, in milliseconds since the Unix epoch.
-    received: u64,
-    /// Its age when it was received, in milliseconds.
-    age: u64,
-    /// How much longer it was fresh when it was received, in milliseconds.
-    fresh: u64,
+    pub(super) received: SystemTime,
+    /// Its age when it was received.
+    pub(super) age: Duration,
+    /// How much longer it was fresh when it was received.
+    pub(super) fresh: Duration,
     /// How explicitly the response permits sharing.
     pub(super) consent: Consent,
-    /// How long it may be served after that if the origin fails, in milliseconds.
-    if_error: u64,
+    /// How long it may be served after that if the origin fails.
+    pub(super) if_error: Duration,
 }
 
 impl Note {
-    /// `age` and `fresh` are those when it was received.
-    pub(super) fn new(
-        received: SystemTime,
-        (age, fresh): (Duration, Duration),
-        consent: Consent,
-        if_error: Duration,
-    ) -> Self {
-        Self {
-            received: since_epoch(received),
-            age: millis(age),
-            fresh: millis(fresh),
-            consent,
-            if_error: millis(if_error),
-        }
-    }
-
-    /// How long it may be served after its freshness lifetime if the origin fails.
-    pub(super) fn if_error(&self) -> Duration {
-        Duration::from_millis(self.if_error)
-    }
-
     /// The age of the response. If the clock was set back, it is the age on arrival.
     pub(super) fn age(&self) -> Duration {
-        Duration::from_millis(self.age).saturating_add(since(self.received))
+        self.age.saturating_add(self.stored_for())
     }
 
     /// How much longer it is fresh, by the freshness lifetime that it had on arrival.
     pub(super) fn fresh_for(&self) -> Option<Duration> {
-        Duration::from_millis(self.fresh).checked_sub(since(self.received))
+        self.fresh.checked_sub(self.stored_for())
     }
-}
 
-/// A time, in milliseconds since the Unix epoch.
-fn since_epoch(time: SystemTime) -> u64 {
-    millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
-}
-
-/// How long ago a time was, given in milliseconds since the Unix epoch. Zero if the clock was set
-/// back.
-fn since(then: u64) -> Duration {
-    let then = UNIX_EPOCH.checked_add(Duration::from_millis(then));
-    then.and_then(|then| SystemTime::now().duration_since(then).ok()).unwrap_or_default()
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    /// How long ago it was received. Zero if the clock was set back.
+    fn stored_for(&self) -> Duration {
+        SystemTime::now().duration_since(self.received).unwrap_or_default()
+    }
 }

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::dates::date;
 use super::fields::storable_headers;
-use super::lists::{digits, entity_tags};
+use super::lists::{digits, entity_tags, only};
 
 /// Fields that describe a stored body. A response without a body does not change them.
 const OF_THE_BODY: [HeaderName; 6] = [
@@ -92,8 +92,7 @@ pub(crate) fn add_validators(request: &mut HeaderMap, stored: &HeaderMap) -> boo
 
 /// The entity tag, if there is exactly one.
 pub(super) fn etag(headers: &HeaderMap) -> Option<&HeaderValue> {
-    let mut lines = headers.get_all(ETAG).iter();
-    lines.next().filter(|tag| !tag.is_empty() && lines.next().is_none())
+    only(headers, &ETAG).filter(|tag| !tag.is_empty())
 }
 
 /// The fields of a stored response after a 304: those of the 304 replace the stored ones, except for
@@ -135,9 +134,8 @@ pub(crate) enum Slice {
 ///
 /// An empty body has no part, so a range of it is ignored.
 pub(crate) fn slice(request: &HeaderMap, stored: &HeaderMap, length: u64) -> Slice {
-    let mut lines = request.get_all(RANGE).iter();
-    let range = lines.next().filter(|_| lines.next().is_none() && length > 0);
-    let range = range.filter(|_| is_of_what_is_stored(request, stored));
+    let is_meant = length > 0 && is_of_what_is_stored(request, stored);
+    let range = only(request, &RANGE).filter(|_| is_meant);
     range.and_then(|range| one_range(range.to_str().ok()?, length)).unwrap_or(Slice::Whole)
 }
 

@@ -6,7 +6,7 @@ use http::header::{AGE, DATE, EXPIRES, LAST_MODIFIED};
 use http::{HeaderMap, HeaderName};
 use httpdate::parse_http_date;
 
-use super::lists::{Directives, delta_seconds, members};
+use super::lists::{Directives, delta_seconds, members, only};
 
 /// The longest heuristic freshness lifetime.
 const LONGEST_GUESS: Duration = Duration::from_secs(86_400);
@@ -72,9 +72,7 @@ fn made(headers: &HeaderMap, times: Times) -> SystemTime {
 
 /// The date in a field that has exactly one value.
 pub(super) fn date(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
-    let mut lines = headers.get_all(name).iter();
-    let first = lines.next().filter(|_| lines.next().is_none())?;
-    parse(first.to_str().ok()?)
+    parse(only(headers, name)?.to_str().ok()?)
 }
 
 /// The time since a moment. Zero if that moment is in the future, since clocks differ.

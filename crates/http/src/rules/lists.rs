@@ -164,6 +164,12 @@ impl Directives {
     }
 }
 
+/// The value of a field that has exactly one.
+pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    values.next().filter(|_| values.next().is_none())
+}
+
 /// A number of seconds. A larger one than can be told from others counts as the largest that can.
 pub(super) fn delta_seconds(text: &str) -> Option<Duration> {
     digits(text).map(|seconds| Duration::from_secs(seconds.min(LONGEST)))

@@ -24,6 +24,7 @@ pub(crate) use invalidation::{
     CACHE_GROUPS, invalidated, invalidated_groups, is_safe, listed, succeeds_unsafely,
     surrogate_keys,
 };
+pub(crate) use lists::only;
 pub(crate) use storing::{
     PrivateReason, Storing, for_others, forbidden_by_trailers, must_be_validated, storing,
 };

@@ -70,50 +70,39 @@ fn codings(request: &HeaderMap) -> Vec<u8> {
     accepted.join(&b", "[..])
 }
 
-/// The normalized values of a request's selecting header fields. Requests with equal values select
-/// the same response.
-///
-/// The values of a field are joined, and white space around commas is removed, since it means
-/// nothing. An absent field has no entry. Nothing else is normalized in a field that is not known to
-/// be a list: an origin may distinguish `,a` from `a`.
+/// The values of a request's selecting header fields, each in one form. Requests with equal values
+/// select the same response. An absent field has no entry.
 pub(crate) fn variant(names: &[HeaderName], request: &HeaderMap) -> Vec<(String, Vec<u8>)> {
     let present = names.iter().filter(|name| request.contains_key(*name));
-    present.map(|name| (name.as_str().to_owned(), normalized(name, request))).collect()
+    present.map(|name| (name.as_str().to_owned(), one_form(name, request))).collect()
 }
 
-fn normalized(name: &HeaderName, request: &HeaderMap) -> Vec<u8> {
-    let joined = |elements: Vec<&[u8]>| elements.join(&b","[..]);
+/// The values of a field in one of the ways that mean the same: joined, with one space behind each comma,
+/// and languages, encodings and charsets in their usual case. Nothing else is changed in a field that is
+/// not known to be a list: an origin may distinguish `,a` from `a`.
+fn one_form(name: &HeaderName, request: &HeaderMap) -> Vec<u8> {
     if *name == ACCEPT_ENCODING {
-        codings(request)
-    } else if LISTS.contains(name) {
-        joined(members(request, name).collect()).to_ascii_lowercase()
-    } else {
-        joined(elements(request, name).collect())
+        return codings(request);
+    }
+    if !LISTS.contains(name) {
+        return elements(request, name).collect::<Vec<_>>().join(&b", "[..]);
+    }
+    let list = members(request, name).collect::<Vec<_>>().join(&b", "[..]);
+    match str::from_utf8(&list) {
+        Ok(text) if *name == ACCEPT_LANGUAGE && text.is_ascii() => languages(text).into(),
+        _ => list.to_ascii_lowercase(),
     }
 }
 
-/// Writes the fields of a request in one way of those that [`variant`] takes for the same: in one line
-/// each, and languages, encodings and charsets in their usual case. An origin may read the first line
-/// only, or compare letter by letter, and its response is for all requests that say the same.
+/// Writes the fields of a request in one form, each in one line. An origin may read the first line only,
+/// or compare letter by letter, and its response is for all requests that say the same.
 pub(crate) fn in_one_form(request: &mut HeaderMap) {
     for name in request.keys().cloned().collect::<Vec<_>>() {
         let is_list = name == ACCEPT_ENCODING || LISTS.contains(&name);
         if name == COOKIE || !is_list && request.get_all(&name).iter().count() == 1 {
             continue;
         }
-        let value = match is_list {
-            true if name == ACCEPT_ENCODING => codings(request),
-            true => members(request, &name).collect::<Vec<_>>().join(&b", "[..]),
-            false => elements(request, &name).collect::<Vec<_>>().join(&b", "[..]),
-        };
-        let value = match (is_list, str::from_utf8(&value)) {
-            (true, Ok(text)) if name == ACCEPT_LANGUAGE && text.is_ascii() => {
-                languages(text).into()
-            }
-            (true, _) => value.to_ascii_lowercase(),
-            (false, _) => value,
-        };
-        if let Ok(value) = HeaderValue::from_bytes(&value) {
+        if let Ok(value) = HeaderValue::from_bytes(&one_form(&name, request)) {
             request.insert(name, value);
         }
     }
