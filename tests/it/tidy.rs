@@ -143,7 +143,7 @@ const ADAPTERS: [(&str, &str); 24] = [
     ),
     ("sfv", "crates/http/src/rules/lists.rs crates/http/src/rules/invalidation.rs"),
     ("sqlx", "crates/cli/src/changes.rs crates/cli/src/follow.rs crates/sql/src/"),
-    ("subtle", "crates/http/src/purge.rs"),
+    ("subtle", "crates/http/src/bearer_token.rs"),
     ("tokio_rustls", "crates/redis-client/src/tls.rs"),
     ("tokio_postgres", "crates/lock/src/postgres/"),
     ("tokio_postgres_rustls", "crates/lock/src/postgres/session.rs"),

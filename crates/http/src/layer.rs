@@ -15,12 +15,12 @@ use http::request::Parts;
 use tokio::sync::Semaphore;
 use tower::Layer;
 
+use super::bearer_token::BearerToken;
 use super::caching_rules::{KeyedRules, Rfc9111Rules, Rules};
 use super::codec::HttpCodec;
 use super::fetch::OriginFetch;
 use super::handle::HttpHandle;
 use super::layer_state::{LayerCore, LayerState};
-use super::purge::BearerToken;
 use super::request_key::{RequestKey, field_name};
 use super::service::HttpCache;
 use super::tag_fields::TagFields;

@@ -18,10 +18,10 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::bearer_token::BearerToken;
 use super::cache_request::CacheRequest;
 use super::caching_rules::Rules;
 use super::codec::{CacheAnswer, CachedResponse, HttpCodec};
-use super::purge::BearerToken;
 use super::retry_pool::RetryPool;
 use super::rules::{PrivateReason, Storing, Terms, Times};
 use super::tag_fields::TagFields;

@@ -52,6 +52,7 @@
 
 mod answer;
 mod answered_fetch;
+mod bearer_token;
 mod bypass;
 mod cache_request;
 mod caching_rules;
