@@ -52,7 +52,7 @@ use super::{Lock, Owner, Reentrant, Released, TakeOver};
 /// of a Redis Cluster, transient errors are retried until the wait limit.
 ///
 /// # How it is kept
-/// What is held for longer than 0.1 s (or a third of the lease) gets a task that renews it; a hold
+/// What is held for longer than 0.1 s (or a twelfth of the lease) gets a task that renews it; a hold
 /// by a session gets one at once. The task renews the lease after each third of it, and verifies
 /// the hold when the lock reports a change of the key ([`Lock::verify`]). It ends when the lock is
 /// released, is lost, or has been held for [`max_hold`](LocksBuilder::max_hold). A renewal that fails is
@@ -219,7 +219,6 @@ impl<L: Lock> Locks<L> {
         }
         let left = context.claims.len();
         context.closed.cancel();
-        context.deferred.start_all();
         // If the lock fails, its releases go on in the background.
         let _ = timeout(LONGEST_RELEASE, context.claims.wait()).await;
         left

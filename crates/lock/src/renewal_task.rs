@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::context::LocksContext;
-use super::deferred_renewal::{DeferredHold, DeferredKey};
+use super::deferred_renewal::DeferredKey;
 use super::hold::{HoldState, LockStatus};
 use super::instants::{Pauses, reached, valid_until};
 use super::release::{ReleaseDuty, Releasing};
@@ -60,36 +60,30 @@ impl ActiveHold {
     ) -> Arc<Self> {
         let granted_at = Instant::now();
         let ReleaseDuty { lease, max_hold, .. } = duty;
-        let longest = granted_at + max_hold;
-        let verified = first_verified(&watch, lease, granted_at);
-        let dues = [verified, status.until(), Some(asked_at + lease / 3)].into_iter().flatten();
-        let due = dues.fold(longest, Instant::min);
         let context = Arc::clone(&duty.context);
         let runtime = duty.runtime.clone();
         context.counters.note(|stats| stats.held += 1);
-        let is_due = due <= granted_at || status.session().is_some();
-        let duty = Mutex::new(HolderDuty { release: Some(duty), watch });
-        let ended = Notify::new();
+        // Not deferred for long: the first renewal is due after a third of the lease.
+        let deferral = FIRST_VERIFIED.min(lease / 12);
+        let due = granted_at + deferral;
+        let is_due = status.session().is_some() || asked_at + lease / 3 <= due;
         let active = Arc::new(Self {
             status,
             context,
             lease,
-            longest,
+            longest: granted_at + max_hold,
             granted_at,
             asked_at,
             due,
-            duty,
-            ended,
+            duty: Mutex::new(HolderDuty { release: Some(duty), watch }),
+            ended: Notify::new(),
         });
+        let task = RenewalTask(Arc::clone(&active));
         if is_due {
-            Arc::clone(&active).start_renewal();
-            return active;
-        }
-        let hold = Arc::clone(&active) as Arc<dyn DeferredHold>;
-        active.context.deferred.add(hold, &runtime, active.deferred_key());
-        // A shutdown after this check finds the hold among the deferred.
-        if active.context.closed.is_cancelled() {
-            active.context.deferred.start_all();
+            task.start();
+        } else {
+            let deferred = &active.context.deferred;
+            deferred.add(active.deferred_key(), deferral, &runtime, || task.start());
         }
         active
     }
@@ -209,28 +203,21 @@ impl ActiveHold {
     }
 }
 
-impl DeferredHold for ActiveHold {
-    fn start_renewal(self: Arc<Self>) {
-        let mut duty = locked(&self.duty);
+/// The renewal task of a hold. Nothing renews a hold whose task is dropped, such as by the end of its
+/// runtime: the hold is lost.
+struct RenewalTask(Arc<ActiveHold>);
+
+impl RenewalTask {
+    /// Starts the task, if the hold is still held.
+    fn start(self) {
+        let mut duty = locked(&self.0.duty);
         let HolderDuty { release: Some(release), watch } = &mut *duty else { return };
         let watch = mem::replace(watch, Watch::silent());
         let runtime = release.runtime.clone();
         drop(duty);
-        RuntimeWaker::spawn(&runtime, RenewalTask(self).run(watch));
+        RuntimeWaker::spawn(&runtime, self.run(watch));
     }
 
-    fn abandon(&self) {
-        if let Some(duty) = self.take_duty() {
-            self.status.set(HoldState::Lost { max_hold: None });
-            drop(duty);
-        }
-    }
-}
-
-/// The renewal task of a hold. The end of a runtime drops it, and then the hold is lost.
-struct RenewalTask(Arc<ActiveHold>);
-
-impl RenewalTask {
     async fn run(self, mut watch: Watch) {
         let active = &self.0;
         let release_at = tokio::select! {
@@ -259,7 +246,10 @@ impl RenewalTask {
 
 impl Drop for RenewalTask {
     fn drop(&mut self) {
-        self.0.abandon();
+        if let Some(duty) = self.0.take_duty() {
+            self.0.status.set(HoldState::Lost { max_hold: None });
+            drop(duty);
+        }
     }
 }
 
