@@ -28,10 +28,6 @@ pub(super) struct Acquisition<'a> {
     began: Instant,
     claim: Claim,
     owner: Owner,
-    /// When the next counted try is due.
-    due: Instant,
-    /// How many counted tries are left.
-    tries_left: u32,
     /// The holder that was seen last, and since when no other one and no renewal was seen.
     seen: Option<(Holder, Instant)>,
     /// When the last request was sent.
@@ -69,8 +65,6 @@ impl<'a> Acquisition<'a> {
             began,
             claim,
             owner,
-            due: began,
-            tries_left: 0,
             seen: None,
             asked_at: began,
             has_waited: false,
@@ -88,7 +82,6 @@ impl<'a> Acquisition<'a> {
             return Err(self.timed_out());
         }
         let permit = self.permit().await?;
-        self.count_tries_of_queue();
         let pending = self.pending(permit, runtime);
         // Made before the first request, so that a release between its answer and the wait is seen.
         let mut watch = self.context.lock.watch(self.claim.key());
@@ -164,7 +157,6 @@ impl<'a> Acquisition<'a> {
                 _ = watch.changed() => {}
                 () = sleep_until(wake) => {}
             }
-            self.count_try();
         }
     }
 
@@ -245,8 +237,10 @@ impl<'a> Acquisition<'a> {
     fn patience(&self) -> Duration {
         let until = match self.limit {
             WaitLimit::Try => return Duration::ZERO,
-            WaitLimit::Tries { .. } if self.tries_left == 0 => return Duration::ZERO,
-            WaitLimit::Tries { .. } => self.due,
+            WaitLimit::Tries { more, interval } => match self.next_try(more, interval) {
+                Some(due) => due,
+                None => return Duration::ZERO,
+            },
             WaitLimit::Until(deadline) => deadline,
         };
         let left = until.saturating_duration_since(Instant::now());
@@ -260,7 +254,7 @@ impl<'a> Acquisition<'a> {
         let now = Instant::now();
         match self.limit {
             WaitLimit::Try => None,
-            WaitLimit::Tries { .. } => (self.tries_left > 0).then_some(self.due),
+            WaitLimit::Tries { more, interval } => self.next_try(more, interval),
             WaitLimit::Until(deadline) if now >= deadline => None,
             WaitLimit::Until(deadline) => {
                 let left = busy.remaining.unwrap_or(Duration::MAX);
@@ -278,25 +272,12 @@ impl<'a> Acquisition<'a> {
         }
     }
 
-    /// Counts the next try if it is due. A try that a release woke comes earlier, and is not
-    /// counted.
-    fn count_try(&mut self) {
-        let now = Instant::now();
-        if let WaitLimit::Tries { interval, .. } = self.limit
-            && now >= self.due
-        {
-            self.tries_left -= 1;
-            self.due = far(now, interval);
-        }
-    }
-
-    /// Counts the tries whose time has passed in the local queue.
-    fn count_tries_of_queue(&mut self) {
-        if let WaitLimit::Tries { more, interval } = self.limit {
-            let passed = self.began.elapsed().as_nanos() / interval.as_nanos().max(1);
-            self.tries_left = more.saturating_sub(u32::try_from(passed).unwrap_or(u32::MAX));
-            self.due = far(Instant::now(), interval);
-        }
+    /// When the next try is due, if there is one. The time in the local queue counts. A try that a
+    /// release woke comes earlier, and is not counted.
+    fn next_try(&self, more: u32, interval: Duration) -> Option<Instant> {
+        let passed = self.began.elapsed().as_nanos() / interval.as_nanos();
+        let passed = u32::try_from(passed).ok().filter(|passed| *passed < more)?;
+        Some(far(self.began, interval.saturating_mul(passed + 1)))
     }
 
     fn see(&mut self, holder: Option<Holder>) {
