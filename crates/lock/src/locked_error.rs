@@ -8,6 +8,7 @@ use bellwether::SharedError;
 use super::error::LockError;
 
 /// Why work under a lock has no answer: an error of the work, or of the lock.
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum LockedError<E> {
     /// The work failed.
@@ -36,24 +37,6 @@ impl<E> From<LockError> for LockedError<E> {
     }
 }
 
-impl<E> Clone for LockedError<E> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Inner(error) => Self::Inner(error.clone()),
-            Self::Lock(error) => Self::Lock(error.clone()),
-        }
-    }
-}
-
-impl<E> fmt::Debug for LockedError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Inner(error) => f.debug_tuple("Inner").field(error).finish(),
-            Self::Lock(error) => f.debug_tuple("Lock").field(error).finish(),
-        }
-    }
-}
-
 impl<E> fmt::Display for LockedError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -65,7 +48,7 @@ impl<E> fmt::Display for LockedError<E> {
 
 /// The message is that of the inner error, or of the lock's, and so is the
 /// [`source`](StdError::source).
-impl<E> StdError for LockedError<E> {
+impl<E: fmt::Debug> StdError for LockedError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::Inner(error) => Some(&**error),
