@@ -1,6 +1,5 @@
 //! `LockGuard`: a lock as its holder has it.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -87,8 +86,4 @@ impl<L> Drop for LockGuard<L> {
     }
 }
 
-impl<L> fmt::Debug for LockGuard<L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LockGuard").field(&**self).finish()
-    }
-}
+bellwether::debug_fields! { LockGuard<L> => |it| status = **it }

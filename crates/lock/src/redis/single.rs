@@ -1,6 +1,5 @@
 //! `RedisLock`: a name that one claim has set.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -145,8 +144,4 @@ const LARGE: usize = 4;
 /// The end of the scripts that release locks, for locks with marks.
 const TOLD: &str = include_str!("told.lua");
 
-impl fmt::Debug for RedisLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RedisLock").field(&self.0.lock).finish()
-    }
-}
+bellwether::debug_fields! { RedisLock => |it| lock = it.0.lock }

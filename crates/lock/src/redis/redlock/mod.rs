@@ -3,7 +3,6 @@
 mod quorum;
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -231,9 +230,5 @@ impl Lock for Redlock {
     }
 }
 
-/// Shows where the nodes are, and neither users nor passwords.
-impl fmt::Debug for Redlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Redlock").field(&self.0.nodes).finish()
-    }
-}
+// Shows where the nodes are, and neither users nor passwords.
+bellwether::debug_fields! { Redlock => |it| nodes = it.0.nodes }
