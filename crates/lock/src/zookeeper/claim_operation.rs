@@ -49,7 +49,6 @@ impl<'a> ClaimOperation<'a> {
         let mut state = pending.state.clone();
         let is_try = request.patience.is_zero();
         if is_try && state == ClaimState::Absent && self.is_wanted().await? {
-            self.session.claims.forget(self.token);
             return Ok(Attempt::Busy(Busy::new()));
         }
         loop {
@@ -61,7 +60,8 @@ impl<'a> ClaimOperation<'a> {
             let Some(last) = ahead.last() else { return self.grant(&node) };
             let ahead = u32::try_from(ahead.len()).ok();
             if is_try {
-                self.give_up().await;
+                // Now, or as soon as the server answers.
+                _ = self.leave().await;
             }
             if is_try || Instant::now() >= ends {
                 return Ok(Attempt::Busy(Busy { ahead, ..Busy::new() }));
@@ -95,6 +95,13 @@ impl<'a> ClaimOperation<'a> {
 
     /// Removes the nodes of the claim. Returns whether one of them held the key.
     pub(super) async fn leave(&self) -> Result<bool, ZooKeeperError> {
+        self.session.claims.leave(self.token);
+        let was_held = self.delete_all().await?;
+        self.note(ClaimState::Absent);
+        Ok(was_held)
+    }
+
+    async fn delete_all(&self) -> Result<bool, ZooKeeperError> {
         if let Some(node) = self.session.claims.held(self.token) {
             return self.delete(&node.name).await;
         }
@@ -114,14 +121,6 @@ impl<'a> ClaimOperation<'a> {
         }
         let grant = Grant::by_session(self.session.liveness.clone());
         Ok(Attempt::Granted(grant.fenced(node.made_by)))
-    }
-
-    /// Leaves the queue, now or as soon as the server answers.
-    async fn give_up(&self) {
-        self.session.claims.leave(self.token);
-        if self.leave().await.is_ok() {
-            self.session.claims.forget(self.token);
-        }
     }
 
     /// The claim's own node, which is made if there is none.

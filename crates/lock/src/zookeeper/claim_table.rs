@@ -38,10 +38,8 @@ struct ClaimEntry {
     watched: bool,
     /// Whether it is being released. It is never granted then.
     leaving: bool,
-    /// Whether its node was removed, as far as is known.
-    gone: bool,
-    /// How many operations use the claim now. The record stays as long, so that an operation that
-    /// is about to make a node does not miss a release.
+    /// How many operations use the claim now. As long as one does, the record stays without a node: an
+    /// operation that is about to make one must not miss a release.
     pending: u32,
     /// When the claim is released unless it was asked for again or is held.
     until: Instant,
@@ -58,13 +56,7 @@ pub(super) struct QueuedRequest<'a> {
 
 impl Drop for QueuedRequest<'_> {
     fn drop(&mut self) {
-        let mut claims = locked(&self.table.claims);
-        if let Entry::Occupied(mut record) = claims.entry(self.token) {
-            record.get_mut().pending -= 1;
-            if record.get().pending == 0 && record.get().gone {
-                record.remove();
-            }
-        }
+        self.table.change(self.token, |record| record.pending -= 1);
     }
 }
 
@@ -86,35 +78,33 @@ impl ClaimTable {
             held: false,
             watched: false,
             leaving: false,
-            gone: false,
             pending: 0,
             until,
         });
         if record.leaving {
             return None;
         }
-        (record.until, record.gone) = (until, false);
+        record.until = until;
         record.pending += 1;
         Some(QueuedRequest { table: self, token, state: record.state.clone() })
     }
 
     /// Whether the claim may have a node: it is not being released.
     pub(super) fn may_have_node(&self, token: Token) -> bool {
-        self.with(token, |record| !record.leaving).unwrap_or_default()
+        self.change(token, |record| !record.leaving).unwrap_or_default()
     }
 
     /// Notes the state of a claim's node.
     pub(super) fn note(&self, token: Token, state: ClaimState) {
-        self.with(token, |record| {
+        self.change(token, |record| {
             record.held &= record.state == state;
-            record.gone &= state == ClaimState::Absent;
             record.state = state;
         });
     }
 
     /// Notes that the claim is about to be granted the key. False if it is being released.
     pub(super) fn hold(&self, token: Token) -> bool {
-        self.with(token, |record| {
+        self.change(token, |record| {
             record.held |= !record.leaving;
             !record.leaving
         })
@@ -123,7 +113,7 @@ impl ClaimTable {
 
     /// The node by which the claim holds the key.
     pub(super) fn held(&self, token: Token) -> Option<Node> {
-        self.with(token, |record| match &record.state {
+        self.change(token, |record| match &record.state {
             ClaimState::Present(node) if record.held => Some(node.clone()),
             _ => None,
         })?
@@ -131,27 +121,17 @@ impl ClaimTable {
 
     /// Whether a watch reports changes of the claim's node.
     pub(super) fn is_watched(&self, token: Token) -> bool {
-        self.with(token, |record| record.watched).unwrap_or_default()
+        self.change(token, |record| record.watched).unwrap_or_default()
     }
 
     /// Notes whether a watch reports changes of the claim's node.
     pub(super) fn set_watched(&self, token: Token, is_watched: bool) {
-        self.with(token, |record| record.watched = is_watched);
+        self.change(token, |record| record.watched = is_watched);
     }
 
     /// Notes that the claim is being released. It cannot be asked for again.
     pub(super) fn leave(&self, token: Token) {
-        self.with(token, |record| record.leaving = true);
-    }
-
-    /// Notes that the claim's node was removed.
-    pub(super) fn forget(&self, token: Token) {
-        if let Entry::Occupied(mut record) = locked(&self.claims).entry(token) {
-            record.get_mut().gone = true;
-            if record.get().pending == 0 {
-                record.remove();
-            }
-        }
+        self.change(token, |record| record.leaving = true);
     }
 
     /// The claims to release: those whose release is not done, and those that were not asked for
@@ -160,7 +140,8 @@ impl ClaimTable {
         let mut claims = locked(&self.claims);
         let to_release = claims.values_mut().filter_map(|record| {
             record.leaving |= !record.held && record.until <= now;
-            (record.leaving && !record.gone).then(|| record.claim.clone())
+            let has_node = record.state != ClaimState::Absent;
+            (record.leaving && has_node).then(|| record.claim.clone())
         });
         to_release.collect()
     }
@@ -170,8 +151,15 @@ impl ClaimTable {
         locked(&self.claims).len()
     }
 
-    fn with<T>(&self, token: Token, change: impl FnOnce(&mut ClaimEntry) -> T) -> Option<T> {
-        locked(&self.claims).get_mut(&token).map(change)
+    /// Changes a record. Removes it if there is neither a node nor an operation.
+    fn change<T>(&self, token: Token, change: impl FnOnce(&mut ClaimEntry) -> T) -> Option<T> {
+        let mut claims = locked(&self.claims);
+        let Entry::Occupied(mut record) = claims.entry(token) else { return None };
+        let changed = change(record.get_mut());
+        if record.get().pending == 0 && record.get().state == ClaimState::Absent {
+            record.remove();
+        }
+        Some(changed)
     }
 }
 
@@ -182,12 +170,15 @@ mod tests {
     use super::*;
     use bellwether::Key;
 
+    /// A claim that has asked, and got a node.
     fn asked() -> (ClaimTable, Claim, Instant) {
         let table = ClaimTable::default();
         let claim = Claim::new(Key::of("item"));
         let until = Instant::now() + Duration::from_secs(1);
-        let pending = table.ask(&claim, until);
-        assert_eq!(pending.unwrap().state, ClaimState::Absent);
+        let pending = table.ask(&claim, until).unwrap();
+        assert_eq!(pending.state, ClaimState::Absent);
+        table.note(claim.token(), ClaimState::Present(node()));
+        drop(pending);
         (table, claim, until)
     }
 
@@ -227,7 +218,7 @@ mod tests {
         let token = claim.token();
         let pending = table.ask(&claim, until).unwrap();
         table.leave(token);
-        table.forget(token);
+        table.note(token, ClaimState::Absent);
         assert!(!table.may_have_node(token));
         drop(pending);
         assert_eq!(table.len(), 0);
@@ -240,7 +231,7 @@ mod tests {
         let token = claim.token();
         let pending = table.ask(&claim, until).unwrap();
         table.leave(token);
-        table.forget(token);
+        table.note(token, ClaimState::Absent);
         assert!(table.to_release(until).is_empty());
         table.note(token, ClaimState::Present(node()));
         drop(pending);

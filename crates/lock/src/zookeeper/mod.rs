@@ -198,9 +198,7 @@ impl Inner {
 
     async fn release(self: Arc<Self>, claim: Claim) -> Result<Released, ZooKeeperError> {
         let session = self.session().await.map_err(ZooKeeperError::Unconnected)?;
-        session.claims.leave(claim.token());
         let was_held = ClaimOperation::new(&session, &claim)?.leave().await?;
-        session.claims.forget(claim.token());
         self.watchers.tell(&claim.key().digest(), None);
         Ok(if was_held { Released::Freed } else { Released::NotHeld })
     }

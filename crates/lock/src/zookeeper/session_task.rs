@@ -122,9 +122,7 @@ impl SessionTask {
             for claim in session.claims.to_release(Instant::now()) {
                 // A release that fails is repeated next time. The end of the session releases, too.
                 let Ok(operation) = ClaimOperation::new(&session, &claim) else { return };
-                if operation.leave().await.is_ok() {
-                    session.claims.forget(claim.token());
-                }
+                _ = operation.leave().await;
             }
         }
     }
