@@ -28,7 +28,6 @@ pub type MySqlOptions = SessionOptions<MySqlAddress>;
 pub struct MySqlAddress(Opts);
 
 impl DatabaseAddress for MySqlAddress {
-    const OPTIONS: &'static str = "MySqlOptions";
     const FORM: &'static str = "it must be mysql://[user[:password]@]host[:port]/database";
 
     const PLAIN: &'static str = "require_ssl=false";

@@ -27,7 +27,6 @@ pub type PostgresOptions = SessionOptions<PostgresAddress>;
 pub struct PostgresAddress(pub(super) Config);
 
 impl DatabaseAddress for PostgresAddress {
-    const OPTIONS: &'static str = "PostgresOptions";
     const FORM: &'static str = "it must be postgresql://[user[:password]@]host[:port][/database]";
 
     const PLAIN: &'static str = "sslmode=disable";

@@ -1,6 +1,5 @@
 //! The options of a lock by the sessions of a database.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,9 +31,6 @@ mod sealed {
     /// The address of a database. Its `Debug` shows neither user nor password.
     #[allow(unnameable_types, reason = "it is sealed: there is one for each database")]
     pub trait DatabaseAddress: Clone + fmt::Debug + Send + Sync + 'static {
-        /// The name of the options.
-        const OPTIONS: &'static str;
-
         /// The form that an address must have, for the error.
         const FORM: &'static str;
 
@@ -151,19 +147,15 @@ impl<A: DatabaseAddress> SessionOptions<A> {
     }
 }
 
-/// Shows where the server is, and neither user nor password.
-impl<A: DatabaseAddress> fmt::Debug for SessionOptions<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct(A::OPTIONS)
-            .field("address", &self.address)
-            .field("namespace", &self.namespace)
-            .field("timeout", &self.timeout)
-            .field("session_timeout", &self.session_timeout)
-            .field("connections", &self.connections)
-            .field("is_encrypted", &self.is_encrypted)
-            .field("ca_file", &self.ca_file)
-            .finish()
-    }
+// Shows where the server is, and neither user nor password.
+bellwether::debug_fields! { SessionOptions<A> where A: Debug => |it|
+    address = it.address,
+    namespace = it.namespace,
+    timeout = it.timeout,
+    session_timeout = it.session_timeout,
+    connections = it.connections,
+    is_encrypted = it.is_encrypted,
+    ca_file = it.ca_file
 }
 
 /// Whether a parameter of an address is about TLS, or may be because its name is encoded.

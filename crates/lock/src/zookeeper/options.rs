@@ -1,6 +1,5 @@
 //! The options of a `ZooKeeperLock`.
 
-use std::fmt;
 use std::time::Duration;
 
 use bellwether::ConfigError;
@@ -112,19 +111,14 @@ impl ZooKeeperOptions {
     }
 }
 
-/// Shows the schemes, and no credentials.
-impl fmt::Debug for ZooKeeperOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let schemes: Vec<_> = self.auth.iter().map(|(scheme, _)| scheme).collect();
-        f.debug_struct("ZooKeeperOptions")
-            .field("hosts", &self.hosts)
-            .field("root", &self.root)
-            .field("session_timeout", &self.session_timeout)
-            .field("auth", &schemes)
-            .field("timeout", &self.timeout)
-            .field("private", &self.private)
-            .finish()
-    }
+// Shows the schemes, and no credentials.
+bellwether::debug_fields! { ZooKeeperOptions => |it|
+    hosts = it.hosts,
+    root = it.root,
+    session_timeout = it.session_timeout,
+    auth = it.auth.iter().map(|(scheme, _)| scheme).collect::<Vec<_>>(),
+    timeout = it.timeout,
+    private = it.private
 }
 
 /// Whether it is a host, with or without a port.
