@@ -88,10 +88,31 @@ impl LockError {
         Self { was_busy: true, ..self }
     }
 
-    /// The same error, which says before what was done.
+    /// The answer is none that the request can have.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
-    pub(super) fn during(self, what: &str) -> Self {
-        Self { message: format!("{what}: {}", self.message).into(), ..self }
+    pub(super) fn malformed() -> Self {
+        Self::new(LockErrorKind::Malformed, "the answer is malformed")
+    }
+
+    /// There was no answer in time.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(super) fn late(limit: Duration) -> Self {
+        Self::new(LockErrorKind::NoReply, format!("no answer within {limit:?}"))
+    }
+
+    /// The same error, which says before what was done.
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+    pub(super) fn during(self, server: &str, what: &str, key: Option<&Key>) -> Self {
+        let of = key.map(|key| format!(" `{key}`")).unwrap_or_default();
+        Self { message: format!("{server}, {what}{of}: {}", self.message).into(), ..self }
+    }
+
+    /// Whether the session with a database has ended, or cannot be used any more. Without a reply, that
+    /// is unknown.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(super) fn ends_session(&self) -> bool {
+        use LockErrorKind::{NoReply, NotReady, Refused};
+        !matches!(self.kind, NoReply | NotReady | Refused)
     }
 
     pub(super) fn was_busy(&self) -> bool {

@@ -1,12 +1,14 @@
 //! Classifies the errors of a server.
 
+use std::error::Error as _;
+
 use mysql_async::{DriverError, Error, ServerError};
 
-use crate::LockErrorKind;
-use crate::session::{SessionError, is_of_tls, untrusted};
+use crate::session::{is_of_tls, untrusted};
+use crate::{LockError, LockErrorKind};
 
 /// What an error means for the session. The messages contain nothing of the address.
-pub(super) fn classify(error: Error) -> SessionError {
+pub(super) fn classify(error: Error) -> LockError {
     match &error {
         Error::Server(server_error) => of_server(server_error).with_source(error),
         Error::Io(io_error) if is_of_tls(&error) => {
@@ -17,31 +19,30 @@ pub(super) fn classify(error: Error) -> SessionError {
         }
         Error::Io(io_error) => {
             let message = io_error.to_string();
-            SessionError::broken(LockErrorKind::Unreachable, message).with_source(error)
+            LockError::new(LockErrorKind::Unreachable, message).with_source(error)
         }
         // Other errors of the driver may contain bytes that the server sent, so they are not shown.
         Error::Driver(DriverError::ConnectionClosed) => {
-            SessionError::broken(LockErrorKind::Unreachable, "the connection is closed")
+            LockError::new(LockErrorKind::Unreachable, "the connection is closed")
         }
-        Error::Driver(_) | Error::Other(_) | Error::Url(_) => SessionError::malformed(),
+        Error::Driver(_) | Error::Other(_) | Error::Url(_) => LockError::malformed(),
     }
 }
 
-fn of_server(error: &ServerError) -> SessionError {
-    let message = format!("error {}: {}", error.code, error.message);
-    match error.code {
-        NO_SUCH_TABLE => SessionError::unprepared(message),
-        code if SESSION_ENDED.contains(&code) => {
-            SessionError::broken(LockErrorKind::Unreachable, message)
-        }
-        code if MISCONFIGURED.contains(&code) => {
-            SessionError::refused(LockErrorKind::Misconfigured, message)
-        }
-        code if TRANSIENT.contains(&code) => {
-            SessionError::refused(LockErrorKind::NotReady, message)
-        }
-        _ => SessionError::refused(LockErrorKind::Refused, message),
-    }
+fn of_server(error: &ServerError) -> LockError {
+    let kind = match error.code {
+        code if SESSION_ENDED.contains(&code) => LockErrorKind::Unreachable,
+        code if MISCONFIGURED.contains(&code) => LockErrorKind::Misconfigured,
+        code if TRANSIENT.contains(&code) => LockErrorKind::NotReady,
+        _ => LockErrorKind::Refused,
+    };
+    LockError::new(kind, format!("error {}: {}", error.code, error.message))
+}
+
+/// Whether one of our tables is missing.
+pub(super) fn is_unprepared(error: &LockError) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref());
+    matches!(source, Some(Error::Server(error)) if error.code == NO_SUCH_TABLE)
 }
 
 /// Whether another claim has the row. MariaDB reports a lock wait timeout even for `NOWAIT`.
@@ -61,9 +62,9 @@ const LOCK_NOWAIT: u16 = 3572;
 /// The server shuts down, the connection was killed, it was silent for too long (MySQL 8).
 const SESSION_ENDED: [u16; 4] = [1053, 1927, 3169, 4031];
 
-/// No right to the database, a wrong password, no such database, no right to the table, no right to
-/// the statement, a user that must connect another way.
-const MISCONFIGURED: [u16; 7] = [1044, 1045, 1049, 1142, 1143, 1227, 1698];
+/// No right to the database, a wrong password, no such database, no right to the table, no such table,
+/// no right to the statement, a user that must connect another way.
+const MISCONFIGURED: [u16; 8] = [1044, 1045, 1049, 1142, 1143, NO_SUCH_TABLE, 1227, 1698];
 
 /// Too many connections, out of memory or of threads, too many connections of the user, read only
 /// for now.
@@ -85,7 +86,7 @@ mod tests {
     fn deadlocks_are_refusals_that_leave_the_session() {
         for code in [1213, 3058, 1205] {
             let error = classify(server_error(code));
-            assert!(!error.is_broken(), "{code}");
+            assert!(!error.ends_session(), "{code}");
             let error = error.during("mysql", "asking for", Some(&Key::of("stock")));
             assert_eq!(error.kind(), LockErrorKind::Refused);
             assert!(error.to_string().contains("stock#"), "{error}");
@@ -96,8 +97,8 @@ mod tests {
 
     #[test]
     fn a_session_that_was_killed_is_broken() {
-        assert!(SESSION_ENDED.iter().all(|code| classify(server_error(*code)).is_broken()));
-        assert!(classify(server_error(NO_SUCH_TABLE)).is_unprepared());
+        assert!(SESSION_ENDED.iter().all(|code| classify(server_error(*code)).ends_session()));
+        assert!(is_unprepared(&classify(server_error(NO_SUCH_TABLE))));
         assert!(
             is_locked(&server_error(LOCK_WAIT_TIMEOUT)) && is_locked(&server_error(LOCK_NOWAIT))
         );

@@ -11,7 +11,8 @@ use super::classification::{classify, is_locked};
 use super::fence::FenceCounter;
 use super::session::MySqlSession;
 use super::{MySqlOptions, fence};
-use crate::session::{Database, DatabaseSession, Name, SessionError, TakenName};
+use crate::LockError;
+use crate::session::{Database, Name, TakenName};
 
 /// The rows of a table.
 pub(super) struct Rows {
@@ -34,7 +35,7 @@ impl Rows {
         session: &mut MySqlSession,
         name: &Name,
         left: Duration,
-    ) -> Result<RowState, SessionError> {
+    ) -> Result<RowState, LockError> {
         let seconds = left.as_secs();
         let tag = session.tag;
         // The server waits for whole seconds only. For less, this asks without waiting.
@@ -55,7 +56,7 @@ impl Rows {
     }
 
     /// Inserts the row of a name. Another claim may be first, and hold it already.
-    async fn make(session: &mut MySqlSession, name: &Name) -> Result<(), SessionError> {
+    async fn make(session: &mut MySqlSession, name: &Name) -> Result<(), LockError> {
         let insert = format!("INSERT IGNORE INTO bellwether_locks (name) VALUES ('{name}')");
         match session.try_run(&insert).await {
             Err(error) if !is_locked(&error) => Err(classify(error)),
@@ -64,13 +65,13 @@ impl Rows {
     }
 
     /// Removes unused rows. If that fails, the session can be used as before.
-    async fn clean_up(session: &mut MySqlSession) -> Result<(), SessionError> {
+    async fn clean_up(session: &mut MySqlSession) -> Result<(), LockError> {
         let Err(error) = Self::remove_old(session).await else { return Ok(()) };
         tracing::debug!(target: "bellwether::lock", ?error, "old rows of locks were not removed");
         session.run("ROLLBACK").await
     }
 
-    async fn remove_old(session: &mut MySqlSession) -> Result<(), SessionError> {
+    async fn remove_old(session: &mut MySqlSession) -> Result<(), LockError> {
         // Without a lock: a range would also lock the first row that is not old.
         let old = session
             .texts(
@@ -88,7 +89,7 @@ impl Rows {
     }
 
     /// Removes those of these rows that are not held.
-    async fn remove(session: &mut MySqlSession, old: &[String]) -> Result<(), SessionError> {
+    async fn remove(session: &mut MySqlSession, old: &[String]) -> Result<(), LockError> {
         // One statement per row: a statement for several rows may scan all, and wait for a locked
         // one. Rows that are held are skipped. A waiter for a row that is removed inserts it again.
         let lock = |name: &String| {
@@ -117,7 +118,7 @@ impl Database for Rows {
         Self { counter: FenceCounter::new(options.clone()), freed: AtomicU64::new(0) }
     }
 
-    async fn prepare(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
+    async fn prepare(&self, session: &mut MySqlSession) -> Result<(), LockError> {
         fence::prepare(session).await?;
         if fence::is_there(session, "bellwether_locks").await? {
             return Ok(());
@@ -130,7 +131,7 @@ impl Database for Rows {
         session: &mut MySqlSession,
         name: &Name,
         patience: Duration,
-    ) -> Result<Option<TakenName>, SessionError> {
+    ) -> Result<Option<TakenName>, LockError> {
         let until = Instant::now() + patience;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -149,13 +150,13 @@ impl Database for Rows {
         Ok(Some(TakenName { fence, asked }))
     }
 
-    async fn holds(&self, session: &mut MySqlSession, _: &Name) -> Result<bool, SessionError> {
+    async fn holds(&self, session: &mut MySqlSession) -> Result<bool, LockError> {
         session.ping().await?;
         Ok(is_open(session))
     }
 
-    async fn free(&self, session: &mut MySqlSession, name: &Name) -> Result<bool, SessionError> {
-        let was_held = self.holds(session, name).await?;
+    async fn free(&self, session: &mut MySqlSession, _: &Name) -> Result<bool, LockError> {
+        let was_held = self.holds(session).await?;
         session.run("ROLLBACK").await?;
         if self.freed.fetch_add(1, Ordering::Relaxed).is_multiple_of(CLEAN_UP_EVERY) {
             Self::clean_up(session).await?;

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Row, SslOpts};
 use uuid::Uuid;
 
-use super::classification::classify;
+use super::classification::{self, classify};
 use super::options::{MySqlAddress, MySqlOptions};
-use crate::session::{DatabaseSession, SessionError, authorities, install_provider};
+use crate::LockError;
+use crate::session::{DatabaseSession, authorities, install_provider};
 
 /// A connection.
 pub(super) struct MySqlSession {
@@ -19,8 +21,13 @@ pub(super) struct MySqlSession {
 }
 
 impl MySqlSession {
+    /// Makes sure that the session lives.
+    pub(super) async fn ping(&mut self) -> Result<(), LockError> {
+        self.conn.ping().await.map_err(classify)
+    }
+
     /// Runs statements.
-    pub(super) async fn run(&mut self, statements: &str) -> Result<(), SessionError> {
+    pub(super) async fn run(&mut self, statements: &str) -> Result<(), LockError> {
         self.try_run(statements).await.map_err(classify)
     }
 
@@ -29,10 +36,10 @@ impl MySqlSession {
     }
 
     /// The number that the last of these statements gives.
-    pub(super) async fn number(&mut self, statements: &str) -> Result<Option<u64>, SessionError> {
+    pub(super) async fn number(&mut self, statements: &str) -> Result<Option<u64>, LockError> {
         let last = self.try_last(statements).await.map_err(classify)?;
         let number: Option<Result<Option<u64>, _>> = last.and_then(|row| row.get_opt(0));
-        number.and_then(Result::ok).ok_or_else(SessionError::malformed)
+        number.and_then(Result::ok).ok_or_else(LockError::malformed)
     }
 
     /// Runs statements, and returns the very last row, if there was any.
@@ -48,7 +55,7 @@ impl MySqlSession {
     }
 
     /// Runs statements, and returns the first text of each row.
-    pub(super) async fn texts(&mut self, statements: &str) -> Result<Vec<String>, SessionError> {
+    pub(super) async fn texts(&mut self, statements: &str) -> Result<Vec<String>, LockError> {
         let mut results = self.conn.query_iter(statements).await.map_err(classify)?;
         let mut texts = Vec::new();
         while !results.is_empty() {
@@ -66,10 +73,8 @@ impl DatabaseSession for MySqlSession {
     const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
     type Address = MySqlAddress;
-    /// The connection, and the tag of the statement that it waits for.
-    type Interrupt = (u32, Uuid);
 
-    async fn open(options: &MySqlOptions) -> Result<Self, SessionError> {
+    async fn open(options: &MySqlOptions) -> Result<Self, LockError> {
         let mut connecting = options.connecting();
         if options.is_encrypted {
             install_provider();
@@ -82,23 +87,22 @@ impl DatabaseSession for MySqlSession {
         Ok(Self { conn, tag: Uuid::new_v4() })
     }
 
-    async fn ping(&mut self) -> Result<(), SessionError> {
-        self.conn.ping().await.map_err(classify)
-    }
-
-    fn interrupt_of(&self) -> (u32, Uuid) {
-        (self.conn.id(), self.tag)
+    fn is_unprepared(error: &LockError) -> bool {
+        classification::is_unprepared(error)
     }
 
     /// Ends the statement, if it still runs.
-    async fn interrupt((id, tag): (u32, Uuid), options: &MySqlOptions) -> Result<(), SessionError> {
-        let mut session = Self::open(options).await?;
-        let find = format!(
-            "SELECT 1 FROM information_schema.processlist WHERE id = {id} AND info LIKE '%{tag}%'"
-        );
-        if session.try_last(&find).await.map_err(classify)?.is_some() {
-            session.run(&format!("KILL QUERY {id}")).await?;
-        }
-        Ok(())
+    fn interrupt(&self, options: &MySqlOptions) -> BoxFuture<'static, Result<(), LockError>> {
+        let (id, tag, options) = (self.conn.id(), self.tag, options.clone());
+        Box::pin(async move {
+            let mut session = Self::open(&options).await?;
+            let find = format!(
+                "SELECT 1 FROM information_schema.processlist WHERE id = {id} AND info LIKE '%{tag}%'"
+            );
+            if session.try_last(&find).await.map_err(classify)?.is_some() {
+                session.run(&format!("KILL QUERY {id}")).await?;
+            }
+            Ok(())
+        })
     }
 }

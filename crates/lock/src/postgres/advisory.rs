@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::PostgresOptions;
 use super::classification::{classify, is_late};
 use super::session::PostgresSession;
-use crate::LockErrorKind;
-use crate::session::{Database, DatabaseSession, Name, SessionError, TakenName};
+use crate::session::{Database, DatabaseSession, Name, TakenName};
+use crate::{LockError, LockErrorKind};
 
 /// The advisory locks of a database.
 pub(super) struct Advisory {
@@ -17,7 +17,7 @@ pub(super) struct Advisory {
 
 impl Advisory {
     /// Whether the session has an advisory lock. It never has more than one.
-    async fn has_any(session: &PostgresSession) -> Result<bool, SessionError> {
+    async fn has_any(session: &PostgresSession) -> Result<bool, LockError> {
         let pid = session.pid;
         let has = format!(
             "SELECT pg_backend_pid() = {pid} AND EXISTS (SELECT FROM pg_locks \
@@ -28,7 +28,7 @@ impl Advisory {
 
     /// Fails if a pooler gives one server process to several sessions. It gives an idle one to the next
     /// session that asks, or each to the next request.
-    async fn check_pooling(&self, session: &PostgresSession) -> Result<(), SessionError> {
+    async fn check_pooling(&self, session: &PostgresSession) -> Result<(), LockError> {
         let other = PostgresSession::open(&self.options).await?;
         if session.pid == other.pid {
             return Err(shared());
@@ -42,12 +42,12 @@ impl Advisory {
     }
 
     /// Whether the sequence is there.
-    async fn is_there(session: &PostgresSession) -> Result<bool, SessionError> {
+    async fn is_there(session: &PostgresSession) -> Result<bool, LockError> {
         let may_use = format!("SELECT has_sequence_privilege(to_regclass('{FENCES}'), 'USAGE')");
         match session.last(&may_use).await?.as_deref() {
             Some("f") => {
                 let advice = format!("run: GRANT USAGE ON SEQUENCE {FENCES} TO PUBLIC");
-                Err(SessionError::refused(LockErrorKind::Misconfigured, advice))
+                Err(LockError::new(LockErrorKind::Misconfigured, advice))
             }
             may_use => Ok(may_use.is_some()),
         }
@@ -61,32 +61,34 @@ impl Database for Advisory {
         Self { options: options.clone() }
     }
 
-    async fn prepare(&self, session: &mut PostgresSession) -> Result<(), SessionError> {
+    async fn prepare(&self, session: &mut PostgresSession) -> Result<(), LockError> {
         self.check_pooling(session).await?;
         if Self::is_there(session).await? {
             return Ok(());
         }
         let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-        let now = session.number(now).await?.ok_or_else(SessionError::malformed)?;
+        let now = session.number(now).await?.ok_or_else(LockError::malformed)?;
         // All users share the locks of the database, so they share the sequence.
         let make = format!(
             "CREATE SEQUENCE IF NOT EXISTS {FENCES} START WITH {now} CACHE 1; \
              GRANT USAGE ON SEQUENCE {FENCES} TO PUBLIC"
         );
-        let Err(error) = session.run(&make).await else { return Ok(()) };
-        // When two sessions create the sequence at once, one fails.
-        if error.is_broken() || Self::is_there(session).await? {
-            return if error.is_broken() { Err(error) } else { Ok(()) };
+        match session.run(&make).await {
+            Err(error) if error.is_transient() => Err(error),
+            // When two sessions create the sequence at once, one fails.
+            Err(error) if !Self::is_there(session).await? => {
+                let advice = format!("{error}; a sequence is missing: {make}");
+                Err(LockError::new(LockErrorKind::Misconfigured, advice))
+            }
+            Ok(()) | Err(_) => Ok(()),
         }
-        let advice = format!("{error}; a sequence is missing: {make}");
-        Err(SessionError::refused(LockErrorKind::Misconfigured, advice))
     }
 
     async fn take(
         &self,
         session: &mut PostgresSession,
         name: &Name,
-    ) -> Result<Option<TakenName>, SessionError> {
+    ) -> Result<Option<TakenName>, LockError> {
         let (lock, pid) = (name.number(), session.pid);
         let asked = Instant::now();
         // In one step with the fence.
@@ -107,7 +109,7 @@ impl Database for Advisory {
         session: &mut PostgresSession,
         name: &Name,
         patience: Duration,
-    ) -> Result<Option<TakenName>, SessionError> {
+    ) -> Result<Option<TakenName>, LockError> {
         let lock = name.number();
         // Zero means no timeout.
         let millis = patience.as_millis().max(1);
@@ -130,11 +132,12 @@ impl Database for Advisory {
         Ok(Some(TakenName { fence, asked }))
     }
 
-    async fn holds(&self, session: &mut PostgresSession, _: &Name) -> Result<bool, SessionError> {
-        Self::has_any(session).await
+    /// A session has what it has locked until it ends, unless a pooler gives it to other clients.
+    async fn holds(&self, session: &mut PostgresSession) -> Result<bool, LockError> {
+        Ok(session.number("SELECT pg_backend_pid()").await? == Some(session.pid))
     }
 
-    async fn free(&self, session: &mut PostgresSession, name: &Name) -> Result<bool, SessionError> {
+    async fn free(&self, session: &mut PostgresSession, name: &Name) -> Result<bool, LockError> {
         let (lock, pid) = (name.number(), session.pid);
         // Unlocks all, because another claim will use the session.
         let free = format!(
@@ -145,8 +148,8 @@ impl Database for Advisory {
 }
 
 /// The session is not one.
-fn shared() -> SessionError {
-    SessionError::broken(LockErrorKind::Misconfigured, SHARED)
+fn shared() -> LockError {
+    LockError::new(LockErrorKind::Misconfigured, SHARED)
 }
 
 const SHARED: &str = "a pooler shares the sessions of the server, as PgBouncer does in transaction mode, \

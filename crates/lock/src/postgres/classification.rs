@@ -5,11 +5,11 @@ use std::error::Error as _;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
-use crate::LockErrorKind;
-use crate::session::{SessionError, is_of_tls, untrusted};
+use crate::session::{is_of_tls, untrusted};
+use crate::{LockError, LockErrorKind};
 
 /// What an error means for the session. The messages contain nothing of the address.
-pub(super) fn classify(error: Error) -> SessionError {
+pub(super) fn classify(error: Error) -> LockError {
     let classified = match error.as_db_error() {
         Some(reported) => of_server(reported),
         None => {
@@ -19,40 +19,41 @@ pub(super) fn classify(error: Error) -> SessionError {
             if is_of_tls(&error) || error.to_string().contains("TLS handshake") {
                 return untrusted(format!("{error}{cause}")).with_source(error);
             }
-            SessionError::broken(LockErrorKind::Unreachable, format!("{error}{cause}"))
+            LockError::new(LockErrorKind::Unreachable, format!("{error}{cause}"))
         }
     };
     classified.with_source(error)
 }
 
-fn of_server(reported: &DbError) -> SessionError {
+fn of_server(reported: &DbError) -> LockError {
     let code = reported.code();
-    let message = format!("{}: {}", code.code(), reported.message());
-    if *code == SqlState::UNDEFINED_TABLE {
-        return SessionError::unprepared(message);
-    }
     let is_of = |class: &str| code.code().starts_with(class);
-    match () {
+    let kind = match () {
+        () if *code == SqlState::CANNOT_CONNECT_NOW || is_of("53") => LockErrorKind::NotReady,
         // The operator or a timeout ends the session. The server reports that before the end.
-        () if is_of("57P") && *code != SqlState::CANNOT_CONNECT_NOW => {
-            SessionError::broken(LockErrorKind::Unreachable, message)
+        () if is_of("57P") => LockErrorKind::Unreachable,
+        () if is_of("28") || is_of("3D") || MISCONFIGURED.contains(code) => {
+            LockErrorKind::Misconfigured
         }
-        () if *code == SqlState::CANNOT_CONNECT_NOW || is_of("53") => {
-            SessionError::broken(LockErrorKind::NotReady, message)
-        }
-        () if is_of("28") || is_of("3D") || *code == SqlState::INSUFFICIENT_PRIVILEGE => {
-            SessionError::refused(LockErrorKind::Misconfigured, message)
-        }
-        // The server does not know a setting.
-        () if *code == SqlState::UNDEFINED_OBJECT => {
-            let message = format!("{message} (PostgreSQL must be 14 or later)");
-            SessionError::refused(LockErrorKind::Misconfigured, message)
-        }
-        () => SessionError::refused(LockErrorKind::Refused, message),
-    }
+        () => LockErrorKind::Refused,
+    };
+    // The server does not know a setting.
+    let is_old = *code == SqlState::UNDEFINED_OBJECT;
+    let advice = if is_old { " (PostgreSQL must be 14 or later)" } else { "" };
+    LockError::new(kind, format!("{}: {}{advice}", code.code(), reported.message()))
+}
+
+/// Whether the sequence is missing.
+pub(super) fn is_unprepared(error: &LockError) -> bool {
+    let error: Option<&Error> = error.source().and_then(|source| source.downcast_ref());
+    error.and_then(Error::code) == Some(&SqlState::UNDEFINED_TABLE)
 }
 
 /// Whether the wait was too long.
 pub(super) fn is_late(error: &Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
+
+/// The user lacks a right, the sequence is missing, the server does not know a setting.
+const MISCONFIGURED: [SqlState; 3] =
+    [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_OBJECT];

@@ -3,12 +3,13 @@
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio_postgres::{CancelToken, Client, SimpleQueryMessage};
+use tokio_postgres::{Client, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::classification::classify;
+use super::classification::{self, classify};
 use super::options::{PostgresAddress, PostgresOptions};
-use crate::session::{DatabaseSession, SessionError, authorities, client_config};
+use crate::LockError;
+use crate::session::{DatabaseSession, authorities, client_config};
 
 /// A connection.
 pub(super) struct PostgresSession {
@@ -20,25 +21,25 @@ pub(super) struct PostgresSession {
 }
 
 impl PostgresSession {
-    pub(super) async fn run(&self, statements: &str) -> Result<(), SessionError> {
+    pub(super) async fn run(&self, statements: &str) -> Result<(), LockError> {
         self.client.batch_execute(statements).await.map_err(classify)
     }
 
     /// Runs statements, and returns the first value of the very last row, which may be null.
-    pub(super) async fn last(&self, statements: &str) -> Result<Option<String>, SessionError> {
+    pub(super) async fn last(&self, statements: &str) -> Result<Option<String>, LockError> {
         let messages = self.client.simple_query(statements).await.map_err(classify)?;
         let rows = messages.iter().filter_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some(row),
             _ => None,
         });
-        let last = rows.last().ok_or_else(SessionError::malformed)?;
+        let last = rows.last().ok_or_else(LockError::malformed)?;
         Ok(last.try_get(0).map_err(classify)?.map(str::to_owned))
     }
 
     /// The same, as a number.
-    pub(super) async fn number(&self, statements: &str) -> Result<Option<u64>, SessionError> {
+    pub(super) async fn number(&self, statements: &str) -> Result<Option<u64>, LockError> {
         let last = self.last(statements).await?;
-        last.map(|text| text.parse().map_err(|_| SessionError::malformed())).transpose()
+        last.map(|text| text.parse().map_err(|_| LockError::malformed())).transpose()
     }
 }
 
@@ -46,9 +47,8 @@ impl DatabaseSession for PostgresSession {
     const NAME: &'static str = "postgres";
 
     type Address = PostgresAddress;
-    type Interrupt = CancelToken;
 
-    async fn open(options: &PostgresOptions) -> Result<Self, SessionError> {
+    async fn open(options: &PostgresOptions) -> Result<Self, LockError> {
         let connected = options.address.0.connect(tls(options).await?).await;
         let (client, connection) = connected.map_err(classify)?;
         let (open, ended) = watch::channel(());
@@ -67,23 +67,22 @@ impl DatabaseSession for PostgresSession {
              SET synchronous_commit = on; SELECT set_config(name, '0', false) FROM pg_settings \
              WHERE name = 'transaction_timeout'; SELECT pg_backend_pid()"
         );
-        session.pid = session.number(&settings).await?.ok_or_else(SessionError::malformed)?;
+        session.pid = session.number(&settings).await?.ok_or_else(LockError::malformed)?;
         // Not every system supports this check. Without it, a waiter whose process was killed holds
         // the key for a moment.
         let _ = session.run("SET client_connection_check_interval = '500ms'").await;
         Ok(session)
     }
 
-    async fn ping(&mut self) -> Result<(), SessionError> {
-        self.run("").await
+    fn is_unprepared(error: &LockError) -> bool {
+        classification::is_unprepared(error)
     }
 
-    fn interrupt_of(&self) -> CancelToken {
-        self.client.cancel_token()
-    }
-
-    async fn interrupt(of: CancelToken, options: &PostgresOptions) -> Result<(), SessionError> {
-        of.cancel_query(tls(options).await?).await.map_err(classify)
+    fn interrupt(&self, options: &PostgresOptions) -> BoxFuture<'static, Result<(), LockError>> {
+        let (statement, options) = (self.client.cancel_token(), options.clone());
+        Box::pin(
+            async move { statement.cancel_query(tls(&options).await?).await.map_err(classify) },
+        )
     }
 
     fn ended(&self) -> BoxFuture<'static, ()> {
@@ -96,7 +95,7 @@ impl DatabaseSession for PostgresSession {
 }
 
 /// Encrypts connections, if the address asks for that. Otherwise the driver does not use it.
-async fn tls(options: &PostgresOptions) -> Result<MakeRustlsConnect, SessionError> {
+async fn tls(options: &PostgresOptions) -> Result<MakeRustlsConnect, LockError> {
     let trusted = match options.is_encrypted {
         true => authorities(options.ca_file.as_deref()).await?,
         false => Vec::new(),

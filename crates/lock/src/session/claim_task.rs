@@ -4,27 +4,18 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::store::Watchers;
 use futures_util::FutureExt;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::claims::{ClaimRequest, ClaimSlot};
 use super::pool::{PooledSession, SessionPool};
-use super::{Database, DatabaseSession, Name, SessionError, TakenName};
-use crate::{Attempt, Busy, Grant, LocalQueues, LockError, Released, Request, Session};
-
-/// What the tasks of one lock share. The table of claims is not part of it: when the last handle is
-/// dropped, the table is too, and the tasks release everything.
-pub(super) struct SessionContext<D: Database> {
-    pub(super) pool: Arc<SessionPool<D>>,
-    pub(super) watchers: Watchers,
-    pub(super) queues: LocalQueues,
-}
+use super::{Database, DatabaseSession, Name, TakenName};
+use crate::{Attempt, Busy, Grant, LockError, Released, Request, Session};
 
 /// The task of one claim.
 pub(super) struct ClaimTask<D: Database> {
-    context: Arc<SessionContext<D>>,
+    pool: Arc<SessionPool<D>>,
     request: Request,
     name: Name,
     slot: ClaimSlot,
@@ -44,9 +35,9 @@ struct HeldName<D: Database> {
 type Answering = oneshot::Sender<Result<Attempt, LockError>>;
 
 impl<D: Database> ClaimTask<D> {
-    pub(super) fn new(context: Arc<SessionContext<D>>, request: Request, slot: ClaimSlot) -> Self {
-        let name = Name::of(request.claim.key(), &context.pool.options.namespace);
-        Self { context, request, name, slot }
+    pub(super) fn new(pool: Arc<SessionPool<D>>, request: Request, slot: ClaimSlot) -> Self {
+        let name = Name::of(request.claim.key(), &pool.options.namespace);
+        Self { pool, request, name, slot }
     }
 
     /// Takes the name, answers, and keeps the session until the name is released or lost.
@@ -87,20 +78,20 @@ impl<D: Database> ClaimTask<D> {
     }
 
     /// Takes the name, unless the caller goes.
-    async fn take(&self, answer: &mut Answering) -> Result<Option<HeldName<D>>, SessionError> {
+    async fn take(&self, answer: &mut Answering) -> Result<Option<HeldName<D>>, LockError> {
         let until = Instant::now() + self.request.patience.min(LONGEST_WAIT);
         loop {
             let pooled = tokio::select! {
                 biased;
                 () = self.is_left(answer) => return Ok(None),
-                pooled = self.context.pool.get(until) => pooled?,
+                pooled = self.pool.get(until) => pooled?,
             };
             let is_used = pooled.is_used;
             match self.take_by(pooled, until, answer).await {
                 // It was idle for too long, and so may all others be. A new session shows whether
                 // the server is there.
-                Err(error) if is_used && error.is_stale() => {
-                    self.context.pool.suspect();
+                Err(error) if is_used && error.ends_session() && !error.was_busy() => {
+                    self.pool.suspect();
                 }
                 taken => return taken,
             }
@@ -112,10 +103,10 @@ impl<D: Database> ClaimTask<D> {
         mut pooled: PooledSession<D>,
         until: Instant,
         answer: &mut Answering,
-    ) -> Result<Option<HeldName<D>>, SessionError> {
-        let pool = &self.context.pool;
+    ) -> Result<Option<HeldName<D>>, LockError> {
+        let pool = &self.pool;
         let mut taken = self.ask(&mut pooled, until, answer).await;
-        if taken.as_ref().is_err_and(SessionError::is_unprepared) {
+        if taken.as_ref().is_err_and(D::Session::is_unprepared) {
             // The tables were removed after `prepare`. The session may hold the name already.
             self.in_time(async {
                 pool.database.free(&mut pooled.session, &self.name).await?;
@@ -140,15 +131,15 @@ impl<D: Database> ClaimTask<D> {
         pooled: &mut PooledSession<D>,
         until: Instant,
         answer: &mut Answering,
-    ) -> Result<Option<TakenName>, SessionError> {
-        let SessionPool { database, options, .. } = &*self.context.pool;
+    ) -> Result<Option<TakenName>, LockError> {
+        let SessionPool { database, options, .. } = &*self.pool;
         let taken = self.in_time(database.take(&mut pooled.session, &self.name)).await?;
         let patience = until.saturating_duration_since(Instant::now());
         let is_left = self.is_left(answer).now_or_never().is_some();
         if taken.is_some() || patience.is_zero() || is_left {
             return Ok(taken);
         }
-        let interrupt = pooled.session.interrupt_of();
+        let interrupt = pooled.session.interrupt(options);
         let longest = patience + options.timeout;
         let waiting = database.wait(&mut pooled.session, &self.name, patience);
         let mut waiting = pin!(timeout(longest, waiting));
@@ -156,14 +147,14 @@ impl<D: Database> ClaimTask<D> {
             waited = &mut waiting => waited,
             () = self.is_left(answer) => {
                 pooled.is_interrupted = true;
-                if let Err(error) = self.in_time(D::Session::interrupt(interrupt, options)).await {
+                if let Err(error) = self.in_time(interrupt).await {
                     tracing::debug!(target: "bellwether::lock", %error, "a wait in a database was not interrupted");
                 }
                 timeout(options.timeout, waiting).await.unwrap_or_else(Err)
             }
         };
-        let waited = waited.unwrap_or_else(|_| Err(SessionError::late(longest)));
-        waited.map_err(SessionError::while_busy)
+        let waited = waited.unwrap_or_else(|_| Err(LockError::late(longest)));
+        waited.map_err(LockError::while_busy)
     }
 
     /// Waits until the caller is gone, or tells the task to stop.
@@ -176,7 +167,7 @@ impl<D: Database> ClaimTask<D> {
 
     async fn keep(mut self, mut hold: HeldName<D>) {
         let mut session_ended = hold.pooled.session.ended();
-        let pause = self.context.pool.options.pause().min(D::Session::LONGEST_PAUSE);
+        let pause = self.pool.options.pause().min(D::Session::LONGEST_PAUSE);
         let mut is_held = true;
         while is_held {
             let ask = tokio::select! {
@@ -184,7 +175,7 @@ impl<D: Database> ClaimTask<D> {
                 () = &mut session_ended => break,
                 ask = self.slot.asks.recv() => ask,
                 () = sleep_until(hold.asked + pause) => {
-                    is_held = self.ping(&mut hold).await;
+                    is_held = self.is_held(&mut hold).await;
                     continue;
                 }
             };
@@ -210,68 +201,51 @@ impl<D: Database> ClaimTask<D> {
                 }
             }
         }
-        drop(hold);
-        self.context.watchers.tell(&self.request.claim.key().digest(), None);
     }
 
-    /// Whether the name is held for certain. Without an answer before the session may have ended,
-    /// it is not.
+    /// Whether the name is held for certain. Without an answer before the session may have ended, it is
+    /// not, and the holder knows so by the clock.
     async fn is_held(&self, hold: &mut HeldName<D>) -> bool {
-        let asked = Instant::now();
-        let holds = self.context.pool.database.holds(&mut hold.pooled.session, &self.name);
-        let is_held = timeout_at(self.certain_after(hold.asked), holds).await;
-        matches!(is_held, Ok(Ok(true))) && self.was_answered(hold, asked)
-    }
-
-    /// Keeps the session alive. Returns whether it is.
-    async fn ping(&self, hold: &mut HeldName<D>) -> bool {
-        let asked = Instant::now();
-        let is_there = timeout_at(self.certain_after(hold.asked), hold.pooled.session.ping()).await;
-        matches!(is_there, Ok(Ok(()))) && self.was_answered(hold, asked)
-    }
-
-    /// Notes that a request was answered. Returns false if the answer is too late: the session may
-    /// have ended, and the holder knows so by the clock.
-    fn was_answered(&self, hold: &mut HeldName<D>, asked: Instant) -> bool {
-        let is_in_time = Instant::now() < self.certain_after(hold.asked);
-        if is_in_time {
+        let (asked, until) = (Instant::now(), self.certain_after(hold.asked));
+        let holds = self.pool.database.holds(&mut hold.pooled.session);
+        let is_held = matches!(timeout_at(until, holds).await, Ok(Ok(true)));
+        let is_certain = is_held && Instant::now() < until;
+        if is_certain {
             hold.asked = asked;
             hold.until.send_replace(Some(self.certain_after(asked)));
         }
-        is_in_time
+        is_certain
     }
 
     /// Until when the session exists for certain after a request that was answered.
     fn certain_after(&self, asked: Instant) -> Instant {
-        asked + self.context.pool.options.certain()
+        asked + self.pool.options.certain()
     }
 
     /// Releases the name. When this returns, the server has confirmed it, or the session has ended.
     async fn free(&self, hold: HeldName<D>) -> Result<Released, LockError> {
         let mut pooled = hold.pooled;
-        let freed = self.context.pool.database.free(&mut pooled.session, &self.name);
+        let freed = self.pool.database.free(&mut pooled.session, &self.name);
         let key = self.request.claim.key();
-        let released = match self.in_time(freed).await {
+        match self.in_time(freed).await {
             Ok(true) => {
                 pooled.give_back();
                 Ok(Released::Freed)
             }
             Ok(false) => Ok(Released::NotHeld),
             // The session has ended, and released what it held.
-            Err(error) if error.is_broken() && !error.is_late() => Ok(Released::NotHeld),
+            Err(error) if error.ends_session() => Ok(Released::NotHeld),
             Err(error) => Err(error.during(D::Session::NAME, "releasing", Some(key))),
-        };
-        self.context.watchers.tell(&key.digest(), None);
-        released
+        }
     }
 
     /// The answer to a request, or an error after the timeout.
     async fn in_time<T>(
         &self,
-        answer: impl Future<Output = Result<T, SessionError>>,
-    ) -> Result<T, SessionError> {
-        let limit = self.context.pool.options.timeout;
-        timeout(limit, answer).await.unwrap_or_else(|_| Err(SessionError::late(limit)))
+        answer: impl Future<Output = Result<T, LockError>>,
+    ) -> Result<T, LockError> {
+        let limit = self.pool.options.timeout;
+        timeout(limit, answer).await.unwrap_or_else(|_| Err(LockError::late(limit)))
     }
 }
 

@@ -6,39 +6,34 @@ use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use tokio::time::Instant;
 
-use super::{DatabaseAddress, Name, SessionError, SessionOptions};
+use super::{DatabaseAddress, Name, SessionOptions};
+use crate::LockError;
 
 /// A session with a server. Dropping it ends it.
 pub(crate) trait DatabaseSession: Sized + Send + 'static {
     /// The name of the system, for messages.
     const NAME: &'static str;
 
-    /// The longest time without a request while a name is held: until a ping, the end of a session is
+    /// The longest time without a request while a name is held: until then, the end of a session is
     /// not noticed, unless the server [reports](Self::ended) it.
     const LONGEST_PAUSE: Duration = Duration::MAX;
 
     type Address: DatabaseAddress;
 
-    /// What interrupts a wait.
-    type Interrupt: Send + 'static;
-
     /// Begins a session. The server ends it when it receives nothing for the session timeout of the
     /// options.
     fn open(
         options: &SessionOptions<Self::Address>,
-    ) -> impl Future<Output = Result<Self, SessionError>> + Send;
+    ) -> impl Future<Output = Result<Self, LockError>> + Send;
 
-    /// Sends a request that keeps the session alive.
-    fn ping(&mut self) -> impl Future<Output = Result<(), SessionError>> + Send;
+    /// Whether an error says that one of our tables is missing.
+    fn is_unprepared(error: &LockError) -> bool;
 
-    /// What [`interrupt`](DatabaseSession::interrupt) needs of the session.
-    fn interrupt_of(&self) -> Self::Interrupt;
-
-    /// Ends what a session waits for, over a connection of its own.
+    /// Ends what this session waits for then, over a connection of its own.
     fn interrupt(
-        of: Self::Interrupt,
+        &self,
         options: &SessionOptions<Self::Address>,
-    ) -> impl Future<Output = Result<(), SessionError>> + Send;
+    ) -> BoxFuture<'static, Result<(), LockError>>;
 
     /// Completes when the server reports the end of the session, if it does so unasked.
     fn ended(&self) -> BoxFuture<'static, ()> {
@@ -58,14 +53,14 @@ pub(crate) trait Database: Send + Sync + 'static {
     fn prepare(
         &self,
         session: &mut Self::Session,
-    ) -> impl Future<Output = Result<(), SessionError>> + Send;
+    ) -> impl Future<Output = Result<(), LockError>> + Send;
 
     /// Takes the name if it is free.
     fn take(
         &self,
         session: &mut Self::Session,
         name: &Name,
-    ) -> impl Future<Output = Result<Option<TakenName>, SessionError>> + Send {
+    ) -> impl Future<Output = Result<Option<TakenName>, LockError>> + Send {
         self.wait(session, name, Duration::ZERO)
     }
 
@@ -75,14 +70,13 @@ pub(crate) trait Database: Send + Sync + 'static {
         session: &mut Self::Session,
         name: &Name,
         patience: Duration,
-    ) -> impl Future<Output = Result<Option<TakenName>, SessionError>> + Send;
+    ) -> impl Future<Output = Result<Option<TakenName>, LockError>> + Send;
 
-    /// Whether this session holds the name.
+    /// Whether this session still holds the name that it has taken. The request keeps it alive.
     fn holds(
         &self,
         session: &mut Self::Session,
-        name: &Name,
-    ) -> impl Future<Output = Result<bool, SessionError>> + Send;
+    ) -> impl Future<Output = Result<bool, LockError>> + Send;
 
     /// Releases the name and everything else, so that another claim can use the session. Returns
     /// whether it held the name.
@@ -90,7 +84,7 @@ pub(crate) trait Database: Send + Sync + 'static {
         &self,
         session: &mut Self::Session,
         name: &Name,
-    ) -> impl Future<Output = Result<bool, SessionError>> + Send;
+    ) -> impl Future<Output = Result<bool, LockError>> + Send;
 }
 
 /// The options of the sessions of a database.

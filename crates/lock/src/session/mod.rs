@@ -15,7 +15,6 @@
 mod claim_task;
 mod claims;
 mod database;
-mod error;
 mod name;
 pub(crate) mod options;
 mod pool;
@@ -25,15 +24,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::Key;
-use bellwether::store::Watchers;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 pub use self::options::SessionOptions;
 
 pub(super) use self::database::{AddressedOptions, Database, DatabaseSession, TakenName};
-pub(super) use self::error::SessionError;
 pub(super) use self::name::Name;
 pub(super) use self::options::DatabaseAddress;
 #[cfg(feature = "postgres")]
@@ -42,40 +38,36 @@ pub(super) use self::tls::client_config;
 pub(super) use self::tls::install_provider;
 pub(super) use self::tls::{authorities, is_of_tls, untrusted};
 
-use self::claim_task::{ClaimTask, SessionContext};
+use self::claim_task::ClaimTask;
 use self::claims::{ClaimRequest, Claims};
 use self::pool::SessionPool;
-use super::{Attempt, Claim, Released, Renew, Request, Watch};
+use super::{Attempt, Claim, Released, Renew, Request};
 use crate::{LocalQueues, LockError, LockErrorKind};
 
 /// A lock by the sessions of a database.
 pub(super) struct Sessions<D: Database> {
+    /// Not shared with the tasks: they release everything when the last handle is dropped.
     claims: Arc<Claims>,
-    context: Arc<SessionContext<D>>,
+    pool: Arc<SessionPool<D>>,
+    queues: LocalQueues,
 }
 
 impl<D: Database> Sessions<D> {
     pub(super) fn new(options: AddressedOptions<D>) -> Arc<Self> {
         let pool = Arc::new(SessionPool::new(options));
-        let (watchers, queues) = (Watchers::default(), LocalQueues::default());
-        let context = Arc::new(SessionContext { pool, watchers, queues });
-        Arc::new(Self { claims: Arc::default(), context })
+        Arc::new(Self { claims: Arc::default(), pool, queues: LocalQueues::default() })
     }
 
     /// Connects and creates missing tables, so that an error shows before the first request.
     pub(super) async fn prepare(&self) -> Result<(), LockError> {
-        let pooled = self.context.pool.get(Instant::now()).await;
+        let pooled = self.pool.get(Instant::now()).await;
         let pooled = pooled.map_err(|error| error.during(D::Session::NAME, "connecting", None))?;
         pooled.give_back();
         Ok(())
     }
 
-    pub(super) fn watch(&self, key: &Key) -> Watch {
-        self.context.watchers.watch(key.digest())
-    }
-
     pub(super) fn local_queues(&self) -> LocalQueues {
-        self.context.queues.clone()
+        self.queues.clone()
     }
 
     pub(super) async fn acquire(self: Arc<Self>, request: Request) -> Result<Attempt, LockError> {
@@ -84,9 +76,9 @@ impl<D: Database> Sessions<D> {
             match self.claims.join(token) {
                 Err(slot) => {
                     let (answer, answered) = oneshot::channel();
-                    let task = ClaimTask::new(Arc::clone(&self.context), request.clone(), slot);
+                    let task = ClaimTask::new(Arc::clone(&self.pool), request.clone(), slot);
                     tokio::spawn(task.live(answer));
-                    let gone = SessionError::broken(LockErrorKind::Unreachable, GONE);
+                    let gone = LockError::new(LockErrorKind::Unreachable, GONE);
                     return answered.await.unwrap_or_else(|_| {
                         Err(gone.during(D::Session::NAME, "asking for", Some(request.claim.key())))
                     });
@@ -123,11 +115,11 @@ impl<D: Database> Sessions<D> {
 
     /// How long a healthy task takes to answer at most: it may finish other requests first.
     fn longest(&self) -> Duration {
-        self.context.pool.options.timeout * 3
+        self.pool.options.timeout * 3
     }
 
     fn late(&self, what: &str, claim: &Claim) -> LockError {
-        let late = SessionError::late(self.longest());
+        let late = LockError::late(self.longest());
         late.during(D::Session::NAME, what, Some(claim.key()))
     }
 }
@@ -159,10 +151,6 @@ macro_rules! by_sessions {
         }
 
         impl $crate::Lock for $lock {
-            fn watch(&self, key: &bellwether::Key) -> bellwether::store::Watch {
-                self.0.watch(key)
-            }
-
             fn acquire(&self, request: $crate::Request) -> $crate::LockFuture<$crate::Attempt> {
                 Box::pin(self.0.clone().acquire(request))
             }
@@ -196,7 +184,7 @@ pub(super) use by_sessions;
 impl<D: Database> fmt::Debug for Sessions<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sessions")
-            .field("options", &self.context.pool.options)
+            .field("options", &self.pool.options)
             .field("claims", &self.claims.len())
             .finish()
     }

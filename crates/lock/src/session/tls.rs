@@ -10,14 +10,13 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::task::spawn_blocking;
 
-use super::SessionError;
-use crate::LockErrorKind;
+use crate::{LockError, LockErrorKind};
 
 type Certificates = Vec<CertificateDer<'static>>;
 
 /// The certificates of the authorities that a client trusts: those in a PEM file, or those of this
 /// system. They are read for each connection, so a renewed file needs no restart.
-pub(crate) async fn authorities(file: Option<&Path>) -> Result<Certificates, SessionError> {
+pub(crate) async fn authorities(file: Option<&Path>) -> Result<Certificates, LockError> {
     let file = file.map(Path::to_owned);
     let found = spawn_blocking(move || read(file.as_deref())).await;
     let found = found.unwrap_or_else(|error| Err(error.to_string()));
@@ -51,7 +50,7 @@ pub(crate) fn install_provider() {
 
 /// Of a client that trusts these authorities.
 #[cfg(feature = "postgres")]
-pub(crate) fn client_config(trusted: Certificates) -> Result<rustls::ClientConfig, SessionError> {
+pub(crate) fn client_config(trusted: Certificates) -> Result<rustls::ClientConfig, LockError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(trusted);
     let provider = CryptoProvider::get_default().cloned();
@@ -71,7 +70,7 @@ pub(crate) fn is_of_tls(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// The server cannot be trusted, or speaks no TLS.
-pub(crate) fn untrusted(reason: impl Into<String>) -> SessionError {
+pub(crate) fn untrusted(reason: impl Into<String>) -> LockError {
     let message = format!("tls: {} (trusted authorities: `ca_file`)", reason.into());
-    SessionError::broken(LockErrorKind::Misconfigured, message)
+    LockError::new(LockErrorKind::Misconfigured, message)
 }

@@ -37,8 +37,7 @@ impl ZooKeeperError {
             Self::Lost(error) => (LockErrorKind::Unreachable, error.to_string()),
             Self::Reported(error) => (kind_of(error), format!("{error}{}", advice(error))),
         };
-        let of = key.map(|key| format!(" `{key}`")).unwrap_or_default();
-        let error = LockError::new(kind, format!("zookeeper, {what}{of}: {why}"));
+        let error = LockError::new(kind, why).during("zookeeper", what, key);
         match self {
             Self::Lost(source) | Self::Reported(source) => error.with_source(source),
             _ => error,
