@@ -87,11 +87,19 @@ fn split(bytes: &[u8]) -> Result<Option<(usize, &[u8])>, BoxError> {
     }
 }
 
+/// How long an entry of a codec of this crate is without compression, if it is compressed. An LZ4 block of some
+/// bytes gives 255 times as many at most, whatever it claims.
+pub(super) fn plain_len(codec: u8, bytes: &[u8]) -> Option<usize> {
+    let is_ours = (COMPRESSED..2 * COMPRESSED).contains(&codec);
+    let (len, compressed) = is_ours.then(|| split(bytes).ok().flatten()).flatten()?;
+    Some(len.min(compressed.len().saturating_mul(255)))
+}
+
 impl<Response, C: Codec<Response>> Codec<Response> for Compressed<C> {
     type Kept = C::Kept;
 
     fn id(&self) -> u8 {
-        self.codec.id().wrapping_add(32)
+        self.codec.id().wrapping_add(COMPRESSED)
     }
 
     fn keep(&self, response: Response) -> C::Kept {
@@ -116,7 +124,9 @@ impl<Response, C: Codec<Response>> Codec<Response> for Compressed<C> {
 
     fn encode(&self, kept: &C::Kept, buffer: &mut EncodeBuffer) -> Result<(), BoxError> {
         let mut plain = EncodeBuffer::new(self.most);
-        self.codec.encode(kept, &mut plain).inspect_err(|_| buffer.is_over |= plain.is_over())?;
+        self.codec
+            .encode(kept, &mut plain)
+            .inspect_err(|_| buffer.is_over |= plain.is_over())?;
         let plain = plain.bytes;
         if plain.len() > self.above {
             let compressed = lz4_flex::block::compress(&plain);
@@ -149,6 +159,9 @@ impl<Response, C: Codec<Response>> Codec<Response> for Compressed<C> {
         split(encoded).ok().flatten().map_or(encoded.len(), |(len, _)| len)
     }
 }
+
+/// What is added to the number of a codec.
+const COMPRESSED: u8 = 32;
 
 /// The first byte of an entry that is stored as it is.
 const PLAIN: u8 = 0;

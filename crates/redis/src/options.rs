@@ -125,8 +125,8 @@ impl RedisOptions {
     /// time awake.
     ///
     /// A copy counts its key, its encoded value, as much again for its decoded value (so that a hit
-    /// decodes nothing), and 512 bytes for the tables. Entries that are read often stay. All
-    /// lookups use the one connection with client tracking.
+    /// decodes nothing), or the length of that before it was compressed, and 512 bytes for the tables. Entries
+    /// that are read often stay. All lookups use the one connection with client tracking.
     ///
     /// In a cluster, each node reports the changes of its slots. The copies of a slot are dropped
     /// when it gets another owner, and when the connection to its owner breaks. Each node that owns

@@ -67,6 +67,7 @@ pub(super) use self::epochs::Version;
 use self::epochs::Epochs;
 use super::stats::NearStats;
 use bellwether::Key;
+use bellwether::codec::decoded_len;
 use bellwether::stats::Striped;
 use bellwether::store::{Digest, Entry, TagEpoch};
 use bellwether_redis_client::{ServerEvent, ServerObserver, SlotOwners};
@@ -280,9 +281,10 @@ struct Weights;
 impl Weighter<Key, NearCopy> for Weights {
     fn weight(&self, key: &Key, copy: &NearCopy) -> u64 {
         let key = key.byte_len();
-        let value = copy.entry.value().encoded().len();
+        let value = copy.entry.value().encoded();
+        let value = value.len() + decoded_len(copy.entry.codec(), value);
         let tags = copy.tags.as_ref().map_or(0, |tags| tags.len()) * TAG;
-        (key + 2 * value + tags + OVERHEAD) as u64
+        (key + value + tags + OVERHEAD) as u64
     }
 }
 

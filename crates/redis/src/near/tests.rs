@@ -12,6 +12,7 @@ use tokio::time::{Instant, advance};
 
 use super::*;
 use bellwether::Lifetimes;
+use bellwether::codec::{Codec, Compressed, EncodeBuffer, Json};
 use bellwether::store::{Draft, Value};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -277,6 +278,22 @@ fn a_hundred_thousand_copies_keep_within_their_bytes() {
         assert!(near.copies.weight() <= near.copies.capacity());
     }
     assert!(near.copies.capacity() <= 1024 * 1024 && near.copies.weight() > 900_000);
+}
+
+#[test]
+fn copies_of_compressed_values_keep_within_their_bytes_when_they_are_decoded() {
+    let (near, mut buffer) = (near(), EncodeBuffer::new(usize::MAX));
+    let (text, codec) = ("a".repeat(100_000), Compressed::new(Json::default()));
+    codec.encode(&text, &mut buffer).expect("a text");
+    let (value, id) = (Value::new(buffer.into_bytes()), Codec::<String>::id(&codec));
+    let draft = Draft::new(value, id, Lifetimes::fresh_for(SECOND));
+    let entry = draft.into_entry(1, 0, Some(SECOND), Vec::new());
+    for number in 0..100 {
+        let start = near.start_read(&key(number).digest()).expect("it is connected");
+        near.keep(start, vec![], &key(number), &entry);
+    }
+    let copies = near.copies.len();
+    assert!((1..=10).contains(&copies), "{copies} texts of 100 kB in 1 MiB");
 }
 
 #[tokio::test]
