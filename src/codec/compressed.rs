@@ -126,7 +126,7 @@ impl<Response, C: Codec<Response>> Codec<Response> for Compressed<C> {
         let mut plain = EncodeBuffer::new(self.most);
         self.codec
             .encode(kept, &mut plain)
-            .inspect_err(|_| buffer.is_over |= plain.is_over())?;
+            .inspect_err(|_| buffer.over = plain.over.or(buffer.over))?;
         let plain = plain.bytes;
         if plain.len() > self.above {
             let compressed = lz4_flex::block::compress(&plain);
@@ -243,5 +243,6 @@ mod tests {
         let mut buffer = EncodeBuffer::new(usize::MAX);
         let long = "a".repeat(1024 * 1024);
         assert!(CODEC.encode(&long, &mut buffer).is_err() && buffer.is_over());
+        assert_eq!(buffer.over, Some(1024 * 1024), "the log names the bound that it has met");
     }
 }

@@ -201,23 +201,24 @@ pub enum Cacheability {
 pub struct EncodeBuffer {
     bytes: Vec<u8>,
     most: usize,
-    is_over: bool,
+    /// The bound that it would have passed: its own, or that of a codec within another one.
+    pub(crate) over: Option<usize>,
 }
 
 impl EncodeBuffer {
     /// A buffer for at most this many bytes.
     pub fn new(most: usize) -> Self {
-        Self { bytes: Vec::new(), most, is_over: false }
+        Self { bytes: Vec::new(), most, over: None }
     }
 
     /// Whether the encoder tried to write more than that.
     pub fn is_over(&self) -> bool {
-        self.is_over
+        self.over.is_some()
     }
 
     fn clear(&mut self) {
         self.bytes.clear();
-        self.is_over = false;
+        self.over = None;
     }
 
     /// The written bytes.
@@ -232,7 +233,7 @@ impl EncodeBuffer {
 impl io::Write for EncodeBuffer {
     fn write(&mut self, more: &[u8]) -> io::Result<usize> {
         if more.len() > self.most - self.bytes.len() {
-            self.is_over = true;
+            self.over = Some(self.most);
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the answer is too large"));
         }
         self.bytes.extend_from_slice(more);

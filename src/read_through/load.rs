@@ -365,7 +365,7 @@ pub(super) fn encoded<R, C: Codec<R>>(
             Ok((Value::of(bytes, Arc::clone(&kept) as _, extra_bytes), kept))
         }
         Err(error) => {
-            if buffer.is_over() {
+            if let Some(most) = buffer.over {
                 let (why, most) =
                     ("an answer is too large to be stored", format!("over {most} bytes"));
                 core.statistics.warn(Statistics::NOW_AND_THEN, [why, ""], Some(key), Some(&most));
