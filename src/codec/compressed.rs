@@ -14,7 +14,7 @@ use crate::tag::Tag;
 /// one or two microseconds per KiB to write, and less to read: `cargo bench -p bellwether-benches -- compression`
 /// prints that, and that 76 % in place of 60 % of answers from 1 to 128 KiB fit into a message.
 ///
-/// Each entry says whether it is compressed. Its [number](Codec::id) is that of the other codec and 32, so an
+/// Each entry says whether it is compressed. Its [number](Codec::id) is 32 from that of the other codec, so an
 /// entry without compression is a miss, and one with it is a miss for programs without. To roll it out without
 /// that, set another [`version`](crate::CacheBuilder::version).
 ///
@@ -99,7 +99,7 @@ impl<Response, C: Codec<Response>> Codec<Response> for Compressed<C> {
     type Kept = C::Kept;
 
     fn id(&self) -> u8 {
-        self.codec.id().wrapping_add(COMPRESSED)
+        self.codec.id() ^ COMPRESSED
     }
 
     fn keep(&self, response: Response) -> C::Kept {
@@ -160,7 +160,7 @@ impl<Response, C: Codec<Response>> Codec<Response> for Compressed<C> {
     }
 }
 
-/// What is added to the number of a codec.
+/// What the number of a codec changes by: one of this crate is never that of another, or of none.
 const COMPRESSED: u8 = 32;
 
 /// The first byte of an entry that is stored as it is.
@@ -221,6 +221,16 @@ mod tests {
         assert_eq!(decoded(&claims).unwrap_err(), "a compressed answer is too large");
         let small = [&[LZ4][..], &9_u32.to_le_bytes(), &huge[5..]].concat();
         assert!(decoded(&small).is_err());
+        let numbers = [huge, claims.into(), small.into()].map(|bytes| plain_len(33, &bytes));
+        assert_eq!(numbers, [Some(2 * 1024 * 1024 + 2), Some(255), Some(9)]);
+    }
+
+    #[test]
+    fn no_compressed_codec_has_the_number_of_another_one_of_this_crate() {
+        let numbers = (0..=u8::MAX).map(|id| (id, id ^ COMPRESSED));
+        assert!(numbers.clone().all(|(id, other)| id < 64 || other >= 64));
+        assert!(numbers.clone().all(|(id, other)| id >= 32 || (32..64).contains(&other)));
+        assert_eq!(Codec::<String>::id(&CODEC), 33);
     }
 
     #[test]
