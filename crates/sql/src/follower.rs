@@ -93,9 +93,9 @@ impl<D: ChangesDatabase> Follower<D> {
     /// Sets how long rows stay after they were applied. They are applied again if a store has connected again, since
     /// a failover may have lost them, and when a follower starts. With zero, they are not.
     ///
-    /// Default: 60 s, twice as long as most failovers take.
+    /// Default: 60 s, twice as long as most failovers take. At most 366 days; more counts as that.
     pub fn retain(mut self, retain: Duration) -> Self {
-        self.0.retain = retain;
+        self.0.retain = retain.min(LONGEST);
         self
     }
 
@@ -152,3 +152,6 @@ impl FollowerHandle {
 bellwether::stats_source! { FollowerHandle => FollowerStats, |it| &it.name }
 
 bellwether::debug_fields! { FollowerHandle => |it| stats = it.stats() }
+
+/// Times before the first year of a database would be errors.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);

@@ -194,6 +194,17 @@ async fn rows_are_deleted_after_their_time() {
     assert_eq!(none.stats().reapplied, 0);
 }
 
+#[tokio::test]
+async fn a_follower_that_retains_rows_for_as_long_as_possible_applies_them() {
+    let place = Place::start().await;
+    let follower = place.follower().cache(&place.items).retain(Duration::MAX);
+    let _follower = follower.start().await.expect("a follower");
+    fill(&place.items, 1, 1).await;
+    place.run("SELECT bellwether_invalidate('item', 1)").await;
+    place.applied().await;
+    assert_eq!(stored(&place.items, 1).await, None);
+}
+
 /// A round that a message begins only applies rows. A full one also deletes, registers, counts what waits, and notices
 /// that a store has connected again.
 #[tokio::test]
