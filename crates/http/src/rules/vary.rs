@@ -40,33 +40,36 @@ pub(crate) fn vary(response: &HeaderMap) -> Option<Vec<HeaderName>> {
 }
 
 /// The content codings that a request accepts, in the order of their names. Without their weights: all
-/// clients like the smallest one best. Clients that accept `gzip` are given no older coding.
+/// clients like the smallest one best. Clients that accept `gzip` are given no older coding. What is refused
+/// matters beside a `*`, which stands for all that is not named, and if it is `identity`.
 fn codings(request: &HeaderMap) -> Vec<u8> {
-    let (mut accepted, mut refuses_identity) = (Vec::new(), false);
+    let (mut accepted, mut refused) = (Vec::new(), Vec::new());
     for member in members(request, &ACCEPT_ENCODING) {
         let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let name = if name == b"x-gzip" { b"gzip".to_vec() } else { name };
         let is_zero = |weight: &[u8]| {
             let number = weight.strip_prefix(b"q=").or_else(|| weight.strip_prefix(b"Q="));
             number.is_some_and(|number| number.iter().all(|byte| b"0.".contains(byte)))
         };
-        match (parts.any(is_zero), &name[..]) {
-            (true, name) => refuses_identity |= [&b"identity"[..], b"*"].contains(&name),
-            (false, b"x-gzip") => accepted.push(b"gzip".to_vec()),
-            (false, b"identity") => {}
-            (false, _) => accepted.push(name),
-        }
+        if parts.any(is_zero) { refused.push(name) } else { accepted.push(name) }
     }
-    if accepted.iter().any(|name| name == b"gzip") {
-        accepted.retain(|name| ![&b"deflate"[..], b"compress", b"x-compress"].contains(&&name[..]));
+    let has = |codings: &[Vec<u8>], name: &[u8]| codings.iter().any(|coding| coding == name);
+    let refuses_identity =
+        has(&refused, b"identity") || has(&refused, b"*") && !has(&accepted, b"identity");
+    let (takes_others, takes_gzip) = (has(&accepted, b"*"), has(&accepted, b"gzip"));
+    refused.retain(|name| takes_others && name != b"*" && name != b"identity");
+    refused.extend(refuses_identity.then(|| b"identity".to_vec()));
+    let is_older = |name: &[u8]| [&b"deflate"[..], b"compress", b"x-compress"].contains(&name);
+    accepted.retain(|name| name != b"identity" && !(takes_gzip && is_older(name)));
+    if accepted.is_empty() && !refuses_identity {
+        accepted.push(b"identity".to_vec());
     }
-    accepted.sort_unstable();
-    accepted.dedup();
-    match (refuses_identity, accepted.is_empty()) {
-        (true, _) => accepted.push(b"identity;q=0".to_vec()),
-        (false, true) => accepted.push(b"identity".to_vec()),
-        (false, false) => {}
+    for codings in [&mut accepted, &mut refused] {
+        codings.sort_unstable();
+        codings.dedup();
     }
+    accepted.extend(refused.into_iter().map(|name| [&name[..], b";q=0"].concat()));
     accepted.join(&b", "[..])
 }
 
@@ -268,6 +271,11 @@ mod tests {
             ("*", "*"),
             ("gzip, *;q=0", "gzip, identity;q=0"),
             ("identity;q=0, br", "br, identity;q=0"),
+            ("identity;q=1, *;q=0", "identity"),
+            ("*;q=0, gzip, identity", "gzip"),
+            ("*;q=0", "identity;q=0"),
+            ("X-Gzip;q=0, deflate;q=0, *", "*, deflate;q=0, gzip;q=0"),
+            ("*, identity;q=0", "*, identity;q=0"),
         ] {
             let mut request = read(format!("accept-encoding: {given}").leak());
             in_one_form(&mut request);

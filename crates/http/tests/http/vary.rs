@@ -252,3 +252,14 @@ async fn usual_codings_have_few_variants_and_the_origin_sees_their_one_form() {
     assert_eq!(origin.asked(), 4);
     assert_eq!(origin.last("accept-encoding").as_deref(), Some("gzip"));
 }
+
+/// Browsers ask for media like this: nothing but `identity` will do.
+#[tokio::test(start_paused = true)]
+async fn what_a_client_accepts_alone_is_not_refused_in_its_name() {
+    let fields = &[("cache-control", "max-age=60"), ("vary", "accept-encoding")];
+    let origin = Origin::counting(fields);
+    let cache = cached(&memory().build().unwrap(), &origin);
+    get(&cache, &[("accept-encoding", "identity;q=1, *;q=0")]).await;
+    assert_eq!(origin.last("accept-encoding").as_deref(), Some("identity"));
+    assert!(is_hit(&get(&cache, &[("accept-encoding", "identity")]).await));
+}
