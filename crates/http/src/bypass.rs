@@ -14,7 +14,7 @@ use super::cache_request::{CacheRequest, Origin, OriginBody, check_not_modified}
 use super::codec::HttpCodec;
 use super::exchange::{Exchange, NextStep, answer_from};
 use super::fetch::OriginFetch;
-use super::layer_state::{LONGEST_OBSERVED, LayerState};
+use super::layer_state::LayerState;
 use super::refusal;
 use super::report::{ForwardReason, Report};
 use super::rules::{self, Slice};
@@ -146,7 +146,7 @@ async fn fetch_uncoalesced<S: Origin<(), B>, B: OriginBody>(
         return refusal::too_many();
     };
     let answer = fetch_alone(exchange).await;
-    let until = Instant::now() + shared.client.collect_within().min(LONGEST_OBSERVED);
+    let until = Instant::now() + shared.client.collect_within();
     // A task holds the permit, as a body that its client does not read is not polled.
     let (is_complete, completed) = oneshot::channel::<()>();
     tokio::spawn(async move {

@@ -258,11 +258,13 @@ impl<R> HttpCacheLayerBuilder<R> {
     /// The [`load_timeout`](Self::load_timeout) bounds the time until the head. A response that
     /// passes through has no time limit.
     ///
+    /// At most an hour; more counts as that.
+    ///
     /// Default: 2 s. Nearly all responses that are worth storing are complete sooner, and a stream
     /// without an end delays its first byte by no more than that. Zero stores only responses that
     /// are complete together with their head.
     pub fn collect_within(mut self, limit: Duration) -> Self {
-        self.layer = self.layer.collect_within(limit);
+        self.layer = self.layer.collect_within(limit.min(LONGEST_COLLECTED));
         self
     }
 
@@ -458,6 +460,8 @@ impl<R> HttpCacheLayerBuilder<R> {
 
 /// Names of header fields.
 const COLLECT_WITHIN: Duration = Duration::from_secs(2);
+
+const LONGEST_COLLECTED: Duration = Duration::from_secs(60 * 60);
 
 /// How many unsafe requests are finished at once after their callers have left.
 const MOST_FINISHING: usize = 64;

@@ -154,8 +154,7 @@ impl LayerState {
             .private_targets
             .slow_in_a_row(&cache_request.coalescing_digest())
             .min(MOST_SLOW);
-        let now = Instant::now();
-        now.checked_add(self.client.collect_within() / 8_u32.pow(slow)).unwrap_or(now)
+        Instant::now() + self.client.collect_within() / 8_u32.pow(slow)
     }
 
     /// Observes a response that passes through, to learn whether it is complete in time. If it is,
@@ -164,7 +163,7 @@ impl LayerState {
         let coalescing_digest = cache_request.coalescing_digest();
         let private_targets = Arc::clone(&self.parts.private_targets);
         let window = self.client.private_for();
-        let deadline = Instant::now() + self.client.collect_within().min(LONGEST_OBSERVED);
+        let deadline = Instant::now() + self.client.collect_within();
         BodyObserver::new(self.client.max_entry_bytes(), deadline, move |observed| match observed {
             ObservedBody::Complete { .. } => private_targets.note_shared(&coalescing_digest),
             ObservedBody::Unfinished => private_targets.note_slow(coalescing_digest, window),
@@ -320,6 +319,3 @@ const SAYS_NOTHING: [StatusCode; 5] = [
 
 /// How many slow responses in a row shorten the time: by 8^4 at most.
 const MOST_SLOW: u32 = 4;
-
-/// The longest time for which a response that passes through is observed.
-pub(super) const LONGEST_OBSERVED: Duration = Duration::from_secs(60 * 60);

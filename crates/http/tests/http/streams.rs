@@ -207,6 +207,21 @@ async fn what_streams_for_longer_than_a_load_may_take_is_not_cut() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn without_a_bound_on_its_time_a_slow_body_is_kept() {
+    let origin = Origin::new(async |_, _| {
+        let frames = stream::once(async {
+            tokio::time::sleep(BOUND * 2).await;
+            data("whole")
+        });
+        let body = Body::new(StreamBody::new(Box::pin(frames)));
+        Ok(page(&[("cache-control", "max-age=60")], body))
+    });
+    let cache = cached(&memory().collect_within(Duration::MAX).build().unwrap(), &origin);
+    get(&cache, &[]).await;
+    assert!(is_hit(&get(&cache, &[]).await));
+}
+
 /// The head arrives just before the load timeout.
 #[tokio::test(start_paused = true)]
 async fn a_late_head_leaves_as_much_time_for_its_body_as_an_early_one() {
