@@ -106,6 +106,7 @@ impl GrpcCacheLayerBuilder {
     ///
     /// A server stream that is named by mistake passes through, but its head waits for its first
     /// message, and for 0.1 s after that. One of a single message cannot be told from a unary answer, and is stored.
+    /// A stream of requests passes through 1 s after its first message.
     /// [`build`](Self::build) fails if this is not the path of a method.
     ///
     /// Default: none. Only the author of a method knows whether its answers may be shared.

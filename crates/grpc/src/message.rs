@@ -12,9 +12,9 @@ use tokio::time::{Instant, timeout_at};
 pub(super) const PREFIX: usize = 5;
 
 /// Reads a body, and stops at the frame that shows that it has more than one message of `most` bytes. A
-/// message with a longer stated length is not read. Without a share of a budget it is read to its end.
-/// With one, also to the frame beyond the budget, or for a [pause](PAUSE) after its message: then it is
-/// [too slow](UnfinishedReason::TooSlow).
+/// message with a longer stated length is not read. It is read to its end, or for a pause after its message:
+/// then it is [too slow](UnfinishedReason::TooSlow). With a share of a budget, as an answer has one, also to the
+/// frame beyond the budget.
 ///
 /// # Errors
 /// If the body fails.
@@ -28,6 +28,7 @@ where
 {
     let mut rest = Box::pin(body);
     let mut begun = JoinedFrames::default();
+    let pause = if share.is_some() { PAUSE } else { PAUSE_OF_CALLERS };
     let mut ends = None;
     let why = loop {
         let whole = whole_length(begun.data());
@@ -37,9 +38,9 @@ where
         if share.as_mut().is_some_and(|share| !share.grow_to(begun.len())) {
             break UnfinishedReason::OverBudget;
         }
-        let frame = match share.is_some() && whole == Some(begun.len()) {
+        let frame = match whole == Some(begun.len()) {
             true => {
-                let ends = *ends.get_or_insert_with(|| Instant::now() + PAUSE);
+                let ends = *ends.get_or_insert_with(|| Instant::now() + pause);
                 match timeout_at(ends, rest.frame()).await {
                     Ok(frame) => frame,
                     Err(_) => break UnfinishedReason::TooSlow,
@@ -62,6 +63,10 @@ where
 /// How long the trailers may take after the message. A server sends them with the message or right
 /// after it, and the callers of a stream should not wait long for its first message.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long the end of a request may take after its message. A caller may send no more before it has an answer:
+/// then the request is a stream.
+const PAUSE_OF_CALLERS: Duration = Duration::from_secs(1);
 
 /// Whether the data of a body is no message or one, and not a part of one.
 pub(super) fn is_whole(data: &[u8]) -> bool {
@@ -200,21 +205,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_a_read_to_the_end_waits_for_long_for_what_may_follow_a_message() {
+    async fn what_may_follow_a_message_is_awaited_for_a_moment_and_longer_in_a_request() {
         let body = || {
             let begun = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(
                 b"\0\0\0\0\x01a",
             )))]);
             StreamBody::new(futures_util::StreamExt::chain(begun, stream::pending()))
         };
-        let read_within = |share| tokio::time::timeout(PAUSE * 2, read(body(), 2, share));
-        assert!(read_within(None).await.is_err());
-        let Ok(Ok(CollectedBody::Unfinished { begun, why: TooSlow, .. })) =
-            read_within(plenty()).await
-        else {
-            panic!("it waits")
-        };
-        assert_eq!(begun, &b"\0\0\0\0\x01a"[..]);
+        for (share, pause) in [(plenty(), PAUSE), (None, PAUSE_OF_CALLERS)] {
+            let began = Instant::now();
+            let read = tokio::time::timeout(pause * 2, read(body(), 2, share));
+            let Ok(Ok(CollectedBody::Unfinished { begun, why: TooSlow, .. })) = read.await else {
+                panic!("it waits")
+            };
+            assert_eq!((&begun[..], began.elapsed()), (&b"\0\0\0\0\x01a"[..], pause));
+        }
     }
 
     /// A body in frames, with trailers, and all of it that is read: the data, the trailers, and whether it has ended.

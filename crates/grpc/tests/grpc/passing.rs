@@ -128,6 +128,21 @@ async fn a_stream_is_not_ended_by_the_time_that_a_load_may_take() {
     assert!(body.frame().await.expect("word of it").is_err());
 }
 
+/// Its method was named by mistake: the caller sends its next message when it has the answer to the first.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_waits_for_an_answer_before_it_sends_more_gets_one() {
+    let (catalog, senders) = sending(1);
+    let service = layer().build().unwrap().layer(catalog);
+    let asks = stream::iter([Ok::<_, Status>(message())]).chain(stream::pending());
+    senders[0].send(Ok(message())).await.unwrap();
+    let answered = service.oneshot(request(RAW, "").map(|_| StreamBody::new(asks)));
+    let answered = tokio::time::timeout(MINUTE, answered).await.expect("an answer").unwrap();
+    assert_eq!(
+        next(&mut answered.into_body()).await.into_data().unwrap(),
+        message().into_data().unwrap()
+    );
+}
+
 /// Concurrent callers of a stream wait for a moment, and then each gets its own stream.
 #[tokio::test(start_paused = true)]
 async fn callers_of_one_stream_do_not_wait_for_its_end() {
