@@ -517,7 +517,7 @@ impl<K, V, C> CacheBuilder<K, V, C> {
 
     /// As [`ReadThroughLayerBuilder::describe_failures`]: what other processes learn of an error.
     ///
-    /// Default: only that there was one.
+    /// Default: its type, and the kind of an I/O error among its sources.
     pub fn describe_failures<E: StdError + 'static>(
         self,
         describe: impl Fn(&E) -> String + Send + Sync + 'static,

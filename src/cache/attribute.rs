@@ -92,7 +92,8 @@ use crate::tag::{Tag, Tags};
 /// compile error that names it: with a key that lacks it, two different calls would share one
 /// answer. If the key has one field of an argument, the answer must not depend on the other fields.
 ///
-/// A key does not name the function: two functions with one cache share its values.
+/// A key does not name the function: two functions with one cache share its values, and so do the instances of a
+/// generic one.
 ///
 /// # The function
 /// It is an `async fn` that returns a `Result<T, E>`. It becomes a function that returns an
