@@ -23,6 +23,7 @@ macro_rules! keeps_answers {
 mod compressed;
 mod fingerprint;
 mod in_process;
+mod length;
 mod ruled;
 mod serde_values;
 
@@ -35,6 +36,8 @@ use serde::de::DeserializeOwned;
 #[cfg(feature = "lz4")]
 pub use self::compressed::Compressed;
 pub use self::in_process::InProcess;
+#[doc(hidden)]
+pub use self::length::decoded_len;
 pub use self::ruled::RuledCodec;
 pub use self::serde_values::{Json, Postcard};
 
@@ -148,18 +151,6 @@ pub trait Codec<Response>: Send + Sync + 'static {
     fn weight(&self, _kept: &Self::Kept, encoded: &Bytes) -> usize {
         encoded.len()
     }
-}
-
-/// About how many bytes of memory the decoded value of an entry takes, by the number of its codec: as many as the
-/// encoded one, unless that is compressed. For stores that hold both, and know no codec.
-#[doc(hidden)]
-pub fn decoded_len(codec: u8, encoded: &[u8]) -> usize {
-    #[cfg(feature = "lz4")]
-    if let Some(len) = compressed::plain_len(codec, encoded) {
-        return len;
-    }
-    _ = codec;
-    encoded.len()
 }
 
 /// Whether an answer is stored, and which callers may share it.
