@@ -17,7 +17,7 @@ fn key(path: &str) -> Key {
 }
 
 /// The encoding of responses.
-const CODEC: u8 = 9;
+const CODEC: u8 = 10;
 
 async fn put(store: &RedisStore, bytes: Vec<u8>, codec: u8) {
     let lead = store.acquire(Claim::new(key("/item")), MINUTE, Accept::Nothing).await.unwrap();
