@@ -79,7 +79,7 @@ impl Target {
     }
 
     /// The keys under which a response of this target may be stored. Requests over HTTP/1.1 do not
-    /// state their scheme, so their responses are stored as by `http`.
+    /// state their scheme, so their responses are stored without one.
     pub(super) fn keys(&self) -> HashSet<Key> {
         let unstated = [self.key(), self.by(None).key()];
         SCHEMES.into_iter().map(|scheme| self.by(Some(scheme)).key()).chain(unstated).collect()
@@ -104,12 +104,14 @@ impl Target {
         Self { scheme, authority, path_and_query: self.path_and_query.clone() }
     }
 
-    /// The key of its stored response.
+    /// The key of its stored response. The origin sees whether a request states its scheme, and may answer with a
+    /// redirect to another.
     pub(super) fn key(&self) -> Key {
         let authority = self.authority.as_ref().map(Authority::as_str);
         let path = self.path_and_query.path();
         let query = self.path_and_query.query();
-        let key = Key::of("http").with(or_http(&self.scheme).as_str()).with(authority);
+        let scheme = self.scheme.as_ref().map(Scheme::as_str);
+        let key = Key::of("http").with(scheme).with(authority);
         within_bounds(key.with(path).with(query))
     }
 }
@@ -282,8 +284,8 @@ mod tests {
     fn a_target_has_one_key_however_it_is_written() {
         let plain = key("/a?b", &["shop.example"]);
         assert!(plain.is_some());
-        assert_eq!(plain, key("http://shop.example/a?b", &[]));
-        assert_eq!(plain, key("http://SHOP.example:80/a?b", &["shop.EXAMPLE"]));
+        assert_eq!(plain, key("/a?b", &["SHOP.example:80"]));
+        assert_eq!(key("http://a/", &[]), key("http://A:80/", &["a"]));
         assert_eq!(key("/", &["a:443"]), key("/", &["a"]));
     }
 
@@ -295,7 +297,8 @@ mod tests {
             assert!(keys[..at].iter().all(|other| other != one), "{at}");
         }
         assert_ne!(key("/", &["a"]), key("/", &["a:8080"]));
-        assert_ne!(key("/", &["a"]), key("https://a/", &[]));
+        let by_scheme = ["/", "http://a/", "https://a/"].map(|uri| key(uri, &["a"]));
+        assert!((0..3).all(|at| by_scheme[at] != by_scheme[(at + 1) % 3]));
     }
 
     #[test]
@@ -305,7 +308,7 @@ mod tests {
         assert!(keys("http://a:443/").contains(&key("/", &["a:443"]).unwrap()));
         assert_eq!(
             keys("https://a/"),
-            [key("/", &["a"]), key("https://a/", &[])].map(Option::unwrap).into()
+            ["/", "http://a/", "https://a/"].map(|uri| key(uri, &["a"]).unwrap()).into()
         );
         assert!(keys("other://a/").contains(&key("other://a/", &[]).unwrap()));
     }

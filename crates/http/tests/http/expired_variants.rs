@@ -210,5 +210,5 @@ async fn an_expiry_without_the_store_is_made_of_the_target_and_of_its_variants()
     let calls = || [Operation::Expire, Operation::ExpireTag].map(|change| store.calls(change));
     assert_eq!(calls(), [0, 0]);
     layer.handle().expire(&uri()).await.unwrap_err();
-    assert_eq!(calls(), [2, 1], "one is of the scheme that has no response");
+    assert_eq!(calls(), [3, 1], "two are of a scheme that has no response");
 }

@@ -71,10 +71,12 @@ async fn hosts_have_their_own<R: Clone + 'static>(layer: HttpCacheLayer<R>) {
     }
     let contradiction = "GET http://a.example/me HTTP/1.1\r\nHost: c.example";
     assert!(by_http_1(address, contradiction).await.ends_with("page of a.example"));
-    for host in ["c.example", "a.example", "b.example"] {
-        let response = by_http_1(address, &format!("GET /me HTTP/1.1\r\nHost: {host}")).await;
-        assert!(response.ends_with(&format!("page of {host}")), "{response}");
-        assert_eq!(response.contains("; hit"), host != "c.example", "{response}");
+    for is_hit in [false, true] {
+        for host in ["c.example", "a.example", "b.example"] {
+            let response = by_http_1(address, &format!("GET /me HTTP/1.1\r\nHost: {host}")).await;
+            assert!(response.ends_with(&format!("page of {host}")), "{response}");
+            assert!(!is_hit || response.contains("; hit"), "{response}");
+        }
     }
 }
 
@@ -117,6 +119,18 @@ async fn a_response_that_varies_by_host_is_for_its_own_host() {
     let address = serve_with(keyed(RequestKey::path()).build().unwrap(), "host").await;
     for host in ["a.example", "b.example", "a.example"] {
         assert_eq!(by_http_2(address, host).await, format!("page of {host}"));
+    }
+}
+
+/// One that has TLS ended before it may send those to `https` who state `http`.
+#[tokio::test]
+async fn what_an_origin_answers_to_a_stated_scheme_is_for_no_request_that_states_none() {
+    let origin = Origin::new(async |request: http::Request<Body>, _| {
+        Ok(page(&[("cache-control", "max-age=60")], format!("{:?}", request.uri().scheme_str())))
+    });
+    let cache = cached(&memory().build().unwrap(), &origin);
+    for (uri, seen) in [("http://a.example/me", "Some(\"http\")"), ("/me", "None")] {
+        assert_eq!(text(ask(&cache, "GET", uri, &[("host", "a.example")]).await).await, seen);
     }
 }
 

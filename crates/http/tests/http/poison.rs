@@ -13,7 +13,7 @@ use crate::origin::{Origin, ask, cached, field, get, is_hit, page, plain, redis,
 
 /// The key of `http://shop/` and a path.
 fn key(path: &str) -> Key {
-    Key::of("http").with("http").with(Some("shop")).with(path).with(None::<&str>)
+    Key::of("http").with(Some("http")).with(Some("shop")).with(path).with(None::<&str>)
 }
 
 /// The encoding of responses.
