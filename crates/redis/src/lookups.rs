@@ -112,10 +112,8 @@ impl Lookups {
         {
             return result;
         }
-        let mut read = Ok(Found::default());
         // Boxed, so that callers that share a command need no memory for it.
-        Box::pin(reader.read(&[names], is_timed, |_, result| read = result)).await;
-        read
+        Box::pin(reader.read(&names, is_timed)).await
     }
 
     /// The entry of a key has so many bytes.
@@ -164,6 +162,8 @@ impl BatchSender for NameReader {
         is_full(lookups, || self.client.server_count())
     }
 
+    /// With one command for each server. Each lookup is answered as soon as its servers have replied, or one
+    /// of them has failed.
     async fn send(&self, batch: Vec<BatchedRequest<ReadNames, ReadResult>>) {
         let lookups = batch.into_iter().map(|asked| (asked.request, Some(asked.answer)));
         let (lookups, mut callers): (Vec<_>, Vec<_>) = lookups.unzip();
@@ -171,33 +171,42 @@ impl BatchSender for NameReader {
             // The caller may be gone.
             _ = callers[lookup].take().map(|caller| caller.send(result));
         };
-        self.read(&lookups, false, answer).await;
-    }
-}
-
-impl NameReader {
-    /// Reads what lookups ask for, with one command for each server, unless entries are large. Each lookup is
-    /// answered as soon as its servers have replied, or one of them has failed: more than once then.
-    async fn read(
-        &self,
-        lookups: &[ReadNames],
-        is_timed: bool,
-        answer: impl FnMut(usize, ReadResult) + Send,
-    ) {
-        let (open, names) = OpenLookups::of(lookups);
+        let (open, names) = OpenLookups::of(&lookups);
         let answers = Mutex::new((open, answer));
         let groups = self.client.split(names, |asked| asked.name.slot()).into_iter();
         let groups = groups.flat_map(|group| cut(group, |asked| self.size(&asked.name)));
         let groups: Vec<_> = groups.collect();
         let read_group = async |asked: Vec<BatchedName>| {
             let (names, places) = distinct(asked.iter().map(|asked| asked.name));
-            let seen = self.see(names.iter().copied(), is_timed).await.map(|seen| (seen, places));
+            let seen = self.see(names.iter().copied(), false).await.map(|seen| (seen, places));
             let (open, answer) = &mut *locked(&answers);
             open.note(asked, seen, answer);
         };
-        // None is dropped when another one fails. One that is alone is not polled twice, as it would be in a
-        // `FuturesUnordered`.
+        // One that is alone is not polled twice, as it would be in a `FuturesUnordered`.
         join_all(groups.into_iter().map(read_group)).await;
+    }
+}
+
+impl NameReader {
+    /// Reads what one lookup asks for: as one command, unless it is of a cluster, or its entry is large.
+    async fn read(&self, lookup: &ReadNames, is_timed: bool) -> ReadResult {
+        let mut names = lookup.names();
+        let is_apart =
+            |name: &ReadName| self.client.is_cluster() || self.size(name) >= RedisRequest::LARGE;
+        let seen = match lookup.names().count() > 1 && names.any(|name| is_apart(&name)) {
+            false => self.see(lookup.names(), is_timed).await?,
+            true => {
+                let names: Vec<_> = lookup.names().collect();
+                let groups = names.chunk_by(|one, next| !is_apart(one) && !is_apart(next));
+                let read = groups.map(|group| self.see(group.iter().copied(), is_timed));
+                // None is dropped when another one fails: it may be the one that probes a server.
+                let read: Result<Vec<_>, _> = join_all(read).await.into_iter().collect();
+                read?.into_iter().flatten().collect()
+            }
+        };
+        let mut seen = seen.into_iter();
+        let entry = lookup.key.and_then(|_| seen.next().flatten());
+        Ok((entry, seen.map(|seen| tag_state(seen.as_ref())).collect()))
     }
 
     /// What is under names that one command may read.
@@ -241,6 +250,14 @@ impl NameReader {
         let request = RedisRequest::command("MGET", names, [], READING).expecting(bytes);
         let request = if self.is_tracked { request.tracked() } else { request };
         if is_timed { request.timed() } else { request }
+    }
+}
+
+impl ReadNames {
+    /// In the order of what is found.
+    fn names(&self) -> impl Iterator<Item = ReadName> + Clone {
+        let tags = self.tags.iter().copied().map(ReadName::Tag);
+        self.key.map(ReadName::Entry).into_iter().chain(tags)
     }
 }
 
