@@ -76,9 +76,9 @@ impl<D: ChangesDatabase> Follower<D> {
 
     /// Sets how often it reads the table if no message wakes it.
     ///
-    /// Default: 1 s while it listens, since messages wake it, and 100 ms else, as in MySQL.
+    /// Default: 1 s while it listens, since messages wake it, and 100 ms else, as in MySQL. Less than 1 ms counts as 1 ms.
     pub fn poll(mut self, every: Duration) -> Self {
-        self.0.poll = Some(every);
+        self.0.poll = Some(every.max(Duration::from_millis(1)));
         self
     }
 
