@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 use crate::loads::LoadPermit;
 use crate::locked::locked;
 
-/// The items of a batch that go into its next call of the loader: they share one permit. Each queues for
-/// itself, so that an item can leave or pass alone. The first that gets a permit lets the others in.
+/// The items of a batch that go into one call of its loader: they share one permit. Each queues for itself,
+/// so that an item can leave or pass alone. The first that gets a permit lets the others in.
 pub(crate) struct LoadGroup {
     /// Locked to read or replace it, never across an `.await`. Dropped after the lock.
     permit: Mutex<Weak<LoadPermit>>,
@@ -22,11 +22,6 @@ impl LoadGroup {
     pub(crate) fn new(on_share: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         let (permit, shared) = (Mutex::default(), Notify::new());
         Arc::new(Self { permit, shared, on_share: Box::new(on_share) })
-    }
-
-    /// The call begins: later items are for another one, which needs a permit of its own.
-    pub(crate) fn close(&self) {
-        *locked(&self.permit) = Weak::new();
     }
 
     /// The permit of the group, if an item has one.
@@ -57,3 +52,6 @@ impl LoadGroup {
         self.shared.notified()
     }
 }
+
+/// Gives an item of a batch its group, at the moment when it needs a permit.
+pub(crate) type GroupOfItem = Arc<dyn Fn() -> Arc<LoadGroup> + Send + Sync>;

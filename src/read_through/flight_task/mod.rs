@@ -20,7 +20,7 @@ use self::queueing::{LoadAdmission, Queueing};
 use self::scope::{Carried, FlightHold, Scope, TaskEvent, TaskState};
 use super::core::Core;
 use super::load::{LentJob, Loader};
-use super::load_group::LoadGroup;
+use super::load_group::GroupOfItem;
 use super::outcome::Outcome;
 use super::remembered::OrphanGuard;
 use super::step::{self, AnswerOf, LeaseHold, Meanwhile, Share, Step, WaiterAction};
@@ -68,8 +68,8 @@ pub(crate) struct FlightOpener {
     pub(crate) around: WaitingSpan,
     /// It has just read the store, and found nothing usable.
     pub(crate) has_looked_up: bool,
-    /// It is an item of a batch, and shares its permits.
-    pub(crate) group: Option<Arc<LoadGroup>>,
+    /// It is an item of a batch.
+    pub(crate) group_of: Option<GroupOfItem>,
 }
 
 impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
@@ -259,8 +259,8 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
 
     fn queueing(&self) -> Queueing<'_> {
         let Scope { core, leader, memory, .. } = &self.scope;
-        let (bound, group) = (core.loads.bound.as_ref(), self.opener.group.as_deref());
-        Queueing { leader, bound, group, has_waited: memory.waited }
+        let (bound, group_of) = (core.loads.bound.as_ref(), self.opener.group_of.as_ref());
+        Queueing { leader, bound, group_of, has_waited: memory.waited }
     }
 
     /// Waits for a message, for a change of the key, for a delay, or until the last waiter leaves:

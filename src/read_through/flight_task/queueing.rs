@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::flight::{Leader, Phase};
 use crate::loads::{LoadPermit, LoadRank, Loads};
-use crate::read_through::load_group::LoadGroup;
+use crate::read_through::load_group::{GroupOfItem, LoadGroup};
 use crate::read_through::outcome::Outcome;
 
 /// What lets a flight ask for the lease and load. It is kept until the load has ended, and given back if
@@ -32,7 +32,7 @@ impl LoadAdmission {
 pub(super) struct Queueing<'a> {
     pub(super) leader: &'a Leader<Outcome>,
     pub(super) bound: Option<&'a Loads>,
-    pub(super) group: Option<&'a LoadGroup>,
+    pub(super) group_of: Option<&'a GroupOfItem>,
     /// It has waited for the load of another process.
     pub(super) has_waited: bool,
 }
@@ -43,8 +43,11 @@ impl Queueing<'_> {
         let Some(bound) = self.bound.filter(|_| !self.leader.passes()) else {
             return Some(LoadAdmission::Free);
         };
-        let shared = self.group.and_then(LoadGroup::permit);
-        shared.map(LoadAdmission::Permit).or_else(|| Some(self.admission(bound.try_permit()?)))
+        let group = self.group();
+        let shared = group.as_deref().and_then(LoadGroup::permit);
+        shared
+            .map(LoadAdmission::Permit)
+            .or_else(|| Some(admission(group.as_deref(), bound.try_permit()?)))
     }
 
     /// Waits for its turn. `None` if all callers have left.
@@ -54,13 +57,15 @@ impl Queueing<'_> {
     pub(super) async fn wait(&self) -> Option<LoadAdmission> {
         let Some(bound) = self.bound else { return Some(LoadAdmission::Free) };
         let mut ticket = bound.queue(self.rank());
+        let group = self.group();
+        let group = group.as_deref();
         loop {
             // Before the permit is looked for: it may be shared meanwhile.
-            let shared = self.group.map(LoadGroup::shared);
+            let shared = group.map(LoadGroup::shared);
             if self.leader.passes() {
                 return Some(LoadAdmission::Free);
             }
-            if let Some(shared) = self.group.and_then(LoadGroup::permit) {
+            if let Some(shared) = group.and_then(LoadGroup::permit) {
                 return Some(LoadAdmission::Permit(shared));
             }
             // Each time: when its group shared a permit, the batch expected this item to go on.
@@ -69,18 +74,15 @@ impl Queueing<'_> {
             tokio::select! {
                 biased;
                 () = self.leader.abandoned() => return None,
-                permit = &mut ticket => return Some(self.admission(permit)),
+                permit = &mut ticket => return Some(admission(group, permit)),
                 () = self.leader.has_joined() => {}
                 Some(()) = OptionFuture::from(shared) => {}
             }
         }
     }
 
-    fn admission(&self, permit: LoadPermit) -> LoadAdmission {
-        LoadAdmission::Permit(match self.group {
-            Some(group) => group.share(permit),
-            None => Arc::new(permit),
-        })
+    fn group(&self) -> Option<Arc<LoadGroup>> {
+        self.group_of.map(|group_of| group_of())
     }
 
     fn rank(&self) -> LoadRank {
@@ -90,4 +92,11 @@ impl Queueing<'_> {
             true => LoadRank::Awaited,
         }
     }
+}
+
+fn admission(group: Option<&LoadGroup>, permit: LoadPermit) -> LoadAdmission {
+    LoadAdmission::Permit(match group {
+        Some(group) => group.share(permit),
+        None => Arc::new(permit),
+    })
 }

@@ -23,7 +23,7 @@ use self::state::{State, answer_by, failure, has_runtime};
 use super::core::{Core, Peeked};
 use super::key_request::RequestOptions;
 use super::load::{Job, Loader, load_alone};
-use super::load_group::LoadGroup;
+use super::load_group::GroupOfItem;
 use crate::box_future::BoxFuture;
 use crate::codec::Codec;
 use crate::error::{CacheError, CacheErrorKind, Error, SharedError};
@@ -150,7 +150,7 @@ pub(super) fn begin<E: 'static, S, Req: Send + 'static, C: Codec<S::Response>>(
     service: &S,
     request: Req,
     options: RequestOptions,
-    item: impl FnOnce() -> Option<(PhaseListener, Arc<LoadGroup>)>,
+    item: impl FnOnce() -> Option<(PhaseListener, GroupOfItem)>,
 ) -> AnswerFuture<S::Response, S::Error>
 where
     S: Loader<Req, Response: Send>,
@@ -178,7 +178,7 @@ fn pending<E: 'static, S, Req: Send + 'static, C: Codec<S::Response>>(
     request: Req,
     options: RequestOptions,
     peeked: Peeked<S::Response>,
-    item: Option<(PhaseListener, Arc<LoadGroup>)>,
+    item: Option<(PhaseListener, GroupOfItem)>,
 ) -> AnswerFuture<S::Response, S::Error>
 where
     S: Loader<Req, Response: Send>,
@@ -194,7 +194,7 @@ where
     let job = Job { service: service.clone(), request };
     let types = TypeId::of::<(C::Kept, E)>();
     let mut request = PendingRequest::new(Arc::clone(core), key, types, tags, job, options);
-    (request.listener, request.group) = item.unzip();
+    (request.listener, request.group_of) = item.unzip();
     let request = TimedRequest { request, state: State::Begun(peeked), sleep: None };
     AnswerFuture(Stage::Pending(Box::pin(request)))
 }

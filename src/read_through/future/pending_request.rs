@@ -40,7 +40,7 @@ use crate::read_through::core::{self, Core, Peeked};
 use crate::read_through::flight_task::{FlightOpener, FlightTask, Purpose};
 use crate::read_through::key_request::RequestOptions;
 use crate::read_through::load::{Job, LentJob, Loader, is_in_load, load_alone};
-use crate::read_through::load_group::LoadGroup;
+use crate::read_through::load_group::GroupOfItem;
 use crate::read_through::outcome::{NotFound, Outcome, StaleFallback, stale_reason};
 use crate::read_through::remembered::BypassPermit;
 use crate::stats::{LimitEvent, RequestEvent};
@@ -74,8 +74,8 @@ pub(super) struct PendingRequest<S, Req, C> {
     bypassing: Option<BypassPermit>,
     /// Called with each phase of its flight.
     pub(super) listener: Option<PhaseListener>,
-    /// It is an item of a batch, and shares its permits.
-    pub(super) group: Option<Arc<LoadGroup>>,
+    /// It is an item of a batch.
+    pub(super) group_of: Option<GroupOfItem>,
     /// It was made inside a load.
     is_nested: bool,
     /// It has asked the store, or joined a flight that does; and the number of its lone lookup.
@@ -111,7 +111,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             fallback: None,
             bypassing: None,
             listener: None,
-            group: None,
+            group_of: None,
             is_nested: is_in_load(),
             has_asked: false,
             looked_up: None,
@@ -311,9 +311,9 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             true => self.span.waits().clone(),
             false => CallerSpan::current(),
         };
-        let (around, group) = (self.span.around.while_it_waits(), self.group.clone());
+        let (around, group_of) = (self.span.around.while_it_waits(), self.group_of.clone());
         let has_looked_up = self.looked_up.is_some();
-        let opener = FlightOpener { span, around, has_looked_up, group };
+        let opener = FlightOpener { span, around, has_looked_up, group_of };
         let lent = self.lent.get_or_insert_with(|| Arc::new(Mutex::new(self.job.take())));
         let (core, job) = (Arc::clone(&self.core), Arc::clone(lent));
         FlightTask::new(core, leader, job, purpose, self.tags.clone(), opener)

@@ -14,7 +14,7 @@
 use std::future::Future;
 use std::mem;
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
@@ -30,7 +30,7 @@ use crate::flight::{Phase, PhaseListener};
 use crate::locked::locked;
 use crate::read_through::error_rules::ErrorRules;
 use crate::read_through::load::in_load;
-use crate::read_through::load_group::LoadGroup;
+use crate::read_through::load_group::{GroupOfItem, LoadGroup};
 
 /// The requests that are loaded together.
 pub(super) struct Batch<Req, T> {
@@ -40,9 +40,22 @@ pub(super) struct Batch<Req, T> {
     /// Locked for a few operations, never across an `.await`. No code of the program runs under the
     /// lock.
     state: Mutex<BatchState<Collected<Req, T>>>,
-    /// In which items get the permit of the next call.
-    pub(super) group: Arc<LoadGroup>,
+    /// Locked to give an item its group, never across an `.await`. Taken before the lock of the state.
+    group: Mutex<OpenGroup>,
 }
+
+/// The group of the next call, while items may still enter it.
+#[derive(Default)]
+struct OpenGroup {
+    number: usize,
+    items: usize,
+    /// `None`: the next item begins one.
+    group: Option<Arc<LoadGroup>>,
+}
+
+/// How many requests one call gets at most: the longest `IN (..)` list that every common database
+/// accepts. Further requests go into further calls, which run at the same time.
+const MOST: usize = 1_000;
 
 /// A call of the loader: gives an outcome for each request.
 type LoadItems<Req, T> =
@@ -54,6 +67,8 @@ type Collected<Req, T> = (Req, oneshot::Sender<Result<T, ItemError>>);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct BatchState<T> {
     items: Vec<ItemState>,
+    /// The last group of each item.
+    groups: Vec<usize>,
     /// How many items are `Awaited`.
     awaited: usize,
     collected: Vec<T>,
@@ -86,7 +101,9 @@ impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
         E: Into<BoxError> + Send + Sync + 'static,
     {
         let items = vec![ItemState::Undecided; items];
-        let state = BatchState { items, awaited: 0, collected: Vec::new(), is_flushing: false };
+        let groups = vec![0; items.len()];
+        let state =
+            BatchState { items, groups, awaited: 0, collected: Vec::new(), is_flushing: false };
         // Locked only to clone it.
         let load = Mutex::new(load);
         let load = move |requests: Vec<Req>| {
@@ -97,17 +114,34 @@ impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
             loaded.map(move |loaded| ItemError::each(loaded, asked, &rules)).boxed()
         };
         let state = Mutex::new(state);
-        Arc::new_cyclic(|batch: &Weak<Self>| {
-            let batch = Weak::clone(batch);
-            let admit = |batch: Arc<Self>| locked(&batch.state).admit();
-            let group = LoadGroup::new(move || batch.upgrade().into_iter().for_each(admit));
-            Self { load: Box::new(load), span: Span::current(), state, group }
-        })
+        let group = Mutex::default();
+        Arc::new(Self { load: Box::new(load), span: Span::current(), state, group })
+    }
+
+    /// The group with which an item gets its permit. It takes no more items than go into one call.
+    fn group_of(self: &Arc<Self>, item: usize) -> Arc<LoadGroup> {
+        let open = &mut *locked(&self.group);
+        let is_in = locked(&self.state).groups[item] == open.number;
+        if open.items >= MOST && !is_in {
+            open.group = None;
+        }
+        let number = if open.group.is_some() { open.number } else { open.number + 1 };
+        let batch = Arc::downgrade(self);
+        let group = open.group.get_or_insert_with(|| {
+            (open.number, open.items) = (number, 0);
+            LoadGroup::new(move || {
+                let admit = |batch: Arc<Self>| locked(&batch.state).admit(number);
+                batch.upgrade().into_iter().for_each(admit);
+            })
+        });
+        let earlier = mem::replace(&mut locked(&self.state).groups[item], number);
+        open.items += usize::from(earlier != number);
+        Arc::clone(group)
     }
 
     /// Notes the state of an item.
     fn enter(self: &Arc<Self>, item: usize, state: ItemState) {
-        let is_due = locked(&self.state).enter(item, state);
+        let is_due = locked(&self.state).enter(item, state, MOST);
         self.flush_if(is_due);
     }
 
@@ -119,10 +153,22 @@ impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
                 runtime.spawn(Arc::clone(self).flush().instrument(self.span.clone()));
             }
             Err(_) => {
-                let lost = locked(&self.state).take();
+                let lost = locked(&self.state).take(1);
                 drop(lost);
             }
         }
+    }
+
+    /// Takes the collected requests. If none is left, a group that has its permit takes no more items: they
+    /// are for another call.
+    fn take(&self) -> Vec<Collected<Req, T>> {
+        let mut open = locked(&self.group);
+        let mut state = locked(&self.state);
+        let taken = state.take(MOST);
+        let is_over =
+            |group: &Arc<LoadGroup>| group.permit().is_some() && state.collected.is_empty();
+        open.group = open.group.take().filter(|group| !is_over(group));
+        taken
     }
 
     /// Takes the collected requests and calls the loader for them. It yields once, so that requests that
@@ -130,43 +176,42 @@ impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
     /// requests are dropped with the last of their items.
     async fn flush(self: Arc<Self>) {
         yield_now().await;
-        let mut taken = locked(&self.state).take();
-        if taken.is_empty() {
-            return;
-        }
-        self.group.close();
+        let mut taken = self.take();
         // No call for callers that have left.
         taken.retain(|(_, caller)| !caller.is_closed());
-        if !taken.is_empty() {
+        while !taken.is_empty() {
+            let rest = taken.split_off(taken.len().min(MOST));
             let (requests, callers): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
-            answer(callers, (self.load)(requests)).await;
+            tokio::spawn(answer(callers, (self.load)(requests)).in_current_span());
+            taken = rest;
         }
     }
 }
 
 impl<T> BatchState<T> {
     /// Returns whether a flush is due now.
-    fn enter(&mut self, item: usize, state: ItemState) -> bool {
+    fn enter(&mut self, item: usize, state: ItemState, most: usize) -> bool {
         match (self.items[item], state) {
             (ItemState::Gone, _) | (ItemState::Awaited, ItemState::Undecided) => return false,
             (ItemState::Awaited, _) => self.awaited -= 1,
             _ => {}
         }
         self.items[item] = state;
-        self.flush_is_due()
+        self.flush_is_due(most)
     }
 
-    /// The group has its permit: its items go on, and into the call for which others are collected.
-    fn admit(&mut self) {
-        let queueing = self.items.iter_mut().filter(|item| **item == ItemState::Queueing);
-        queueing.for_each(|item| *item = ItemState::Undecided);
+    /// A group has its permit: its items go on, and into the call for which others are collected.
+    fn admit(&mut self, group: usize) {
+        let items = self.items.iter_mut().zip(&self.groups);
+        let queueing = items.filter(|(item, of)| **item == ItemState::Queueing && **of == group);
+        queueing.for_each(|(item, _)| *item = ItemState::Undecided);
         if !self.collected.is_empty() {
             self.await_undecided();
         }
     }
 
     /// Returns whether a flush is due now.
-    fn collect(&mut self, item: usize, collected: T) -> bool {
+    fn collect(&mut self, item: usize, collected: T, most: usize) -> bool {
         let is_first = self.collected.is_empty();
         self.collected.push(collected);
         if mem::replace(&mut self.items[item], ItemState::Gone) == ItemState::Awaited {
@@ -175,7 +220,7 @@ impl<T> BatchState<T> {
         if is_first {
             self.await_undecided();
         }
-        self.flush_is_due()
+        self.flush_is_due(most)
     }
 
     fn await_undecided(&mut self) {
@@ -185,16 +230,22 @@ impl<T> BatchState<T> {
         }
     }
 
-    fn flush_is_due(&mut self) -> bool {
-        let is_due = self.awaited == 0 && !self.collected.is_empty() && !self.is_flushing;
+    fn flush_is_due(&mut self, most: usize) -> bool {
+        let is_complete = self.awaited == 0 || self.collected.len() >= most;
+        let is_due = is_complete && !self.collected.is_empty() && !self.is_flushing;
         self.is_flushing |= is_due;
         is_due
     }
 
-    /// All that are collected, unless items are awaited again.
-    fn take(&mut self) -> Vec<T> {
+    /// All that are collected. While items are awaited, only as many as fill whole calls.
+    fn take(&mut self, most: usize) -> Vec<T> {
         self.is_flushing = false;
-        if self.awaited == 0 { mem::take(&mut self.collected) } else { Vec::new() }
+        let count = match self.awaited {
+            0 => self.collected.len(),
+            _ => self.collected.len() / most * most,
+        };
+        let left = self.collected.split_off(count);
+        mem::replace(&mut self.collected, left)
     }
 }
 
@@ -242,10 +293,16 @@ impl<Req: Send + 'static, T: Send + 'static> ItemSlot<Req, T> {
         })
     }
 
+    /// Gives this item its group.
+    pub(super) fn group_of(&self) -> GroupOfItem {
+        let (batch, number) = (Arc::clone(&self.batch), self.number);
+        Arc::new(move || batch.group_of(number))
+    }
+
     /// Loads the answer: collects the request for the next flush.
     pub(super) fn ask(&self, request: Req) -> BoxFuture<'static, Result<T, ItemError>> {
         let (caller, answered) = oneshot::channel();
-        let is_due = locked(&self.batch.state).collect(self.number, (request, caller));
+        let is_due = locked(&self.batch.state).collect(self.number, (request, caller), MOST);
         self.batch.flush_if(is_due);
         async move {
             match answered.await {
@@ -279,7 +336,7 @@ mod tests {
 
     /// Everything that may happen next: an item changes its state, or a flush takes the collected
     /// ones.
-    fn successors(situation: &Situation) -> Vec<Situation> {
+    fn successors(situation: &Situation, most: usize) -> Vec<Situation> {
         let (state, ..) = situation;
         let mut next = vec![];
         for item in (0..ITEMS).filter(|item| state.items[*item] != ItemState::Gone) {
@@ -288,20 +345,20 @@ mod tests {
                 let is_wait = to == ItemState::Waiting;
                 if state.items[item] != to && (!is_wait || waits[item] > 0) {
                     waits[item] -= u8::from(is_wait);
-                    state.enter(item, to);
+                    state.enter(item, to, most);
                     next.push((state, collected, loaded, waits));
                 }
             }
             let (mut state, mut collected, loaded, waits) = situation.clone();
             if state.items[item] != ItemState::Waiting {
-                state.collect(item, item);
+                state.collect(item, item, most);
                 collected[item] = true;
                 next.push((state, collected, loaded, waits));
             }
         }
         if state.is_flushing {
             let (mut state, collected, mut loaded, waits) = situation.clone();
-            for item in state.take() {
+            for item in state.take(most) {
                 assert!(!mem::replace(&mut loaded[item], true), "{item} is loaded twice");
             }
             next.push((state, collected, loaded, waits));
@@ -311,25 +368,28 @@ mod tests {
 
     #[test]
     fn each_item_that_is_collected_is_loaded_once_whatever_the_others_do() {
-        let state = BatchState {
-            items: vec![ItemState::Undecided; ITEMS],
-            awaited: 0,
-            collected: vec![],
-            is_flushing: false,
-        };
-        let mut open = vec![(state, [false; ITEMS], [false; ITEMS], [2; ITEMS])];
-        let mut seen: HashSet<Situation> = open.iter().cloned().collect();
-        while let Some(situation) = open.pop() {
-            let (state, collected, loaded, _) = &situation;
-            let awaited = state.items.iter().filter(|it| **it == ItemState::Awaited).count();
-            assert_eq!(state.awaited, awaited, "{situation:?}");
-            let is_stuck = !state.collected.is_empty() && !state.is_flushing;
-            assert!(!is_stuck || awaited > 0, "no item is awaited: {situation:?}");
-            let next = successors(&situation);
-            assert!(!next.is_empty() || collected == loaded, "{situation:?}");
-            open.extend(next.into_iter().filter(|situation| seen.insert(situation.clone())));
+        for most in 1..=ITEMS {
+            let state = BatchState {
+                items: vec![ItemState::Undecided; ITEMS],
+                groups: vec![0; ITEMS],
+                awaited: 0,
+                collected: vec![],
+                is_flushing: false,
+            };
+            let mut open = vec![(state, [false; ITEMS], [false; ITEMS], [2; ITEMS])];
+            let mut seen: HashSet<Situation> = open.iter().cloned().collect();
+            while let Some(situation) = open.pop() {
+                let (state, collected, loaded, _) = &situation;
+                let awaited = state.items.iter().filter(|it| **it == ItemState::Awaited).count();
+                assert_eq!(state.awaited, awaited, "{situation:?}");
+                let is_stuck = !state.collected.is_empty() && !state.is_flushing;
+                assert!(!is_stuck || awaited > 0, "no item is awaited: {situation:?}");
+                let next = successors(&situation, most);
+                assert!(!next.is_empty() || collected == loaded, "{situation:?}");
+                open.extend(next.into_iter().filter(|situation| seen.insert(situation.clone())));
+            }
+            println!("{} states of batches of at most {most}", seen.len());
         }
-        println!("{} states of batches", seen.len());
     }
 
     /// On this kind of runtime, the task that was spawned last runs first.

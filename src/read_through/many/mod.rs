@@ -5,13 +5,12 @@ mod batch;
 pub(super) mod error;
 
 use std::future::Future;
-use std::iter;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use futures_util::stream::{self, FuturesUnordered};
+use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -32,8 +31,7 @@ use crate::status::CacheStatus;
 
 /// Answers a request for each of these keys: see [`Cache::get_or_load_many`](crate::Cache::get_or_load_many).
 ///
-/// More than one call of the loader gets are asked for in parts of one call each. Those that are asked for at
-/// the same time leave room for other callers.
+/// More than may be loaded at a time are asked for in parts, each of which leaves room for other callers.
 pub(crate) fn load_many<K, C, F, L, A, E>(
     core: &Arc<Core<C>>,
     keys: Vec<(Key, K)>,
@@ -48,41 +46,54 @@ where
     E: Into<BoxError> + Send + Sync + 'static,
     C: Codec<A::Answer>,
 {
-    let max_flights = core.policy.max_flights;
-    let is_one = keys.len() <= MOST.min(max_flights);
-    let size = if is_one { MOST } else { MOST.min(max_flights.div_ceil(2)) };
-    let (core, options, mut keys) = (Arc::clone(core), options.clone(), keys.into_iter());
-    let mut parts = iter::from_fn(move || {
-        let part: Vec<_> = keys.by_ref().take(size).collect();
-        if part.is_empty() {
-            return None;
+    let most = core.policy.max_flights;
+    if keys.len() <= most {
+        return load_part(core, keys, options, load);
+    }
+    let (core, options) = (Arc::clone(core), options.clone());
+    let all = async move {
+        let (mut all, mut keys) = (Vec::with_capacity(keys.len()), keys.into_iter());
+        while !keys.as_slice().is_empty() {
+            let part = keys.by_ref().take(most.div_ceil(2)).collect();
+            all.extend(load_part(&core, part, &options, load.clone()).with_status().await);
         }
-        let batch = Batch::new(load.clone(), part.len(), core.errors.clone());
-        let (mut answers, waiting) = (Vec::with_capacity(part.len()), FuturesUnordered::new());
-        for (number, (key, request)) in part.into_iter().enumerate() {
-            let item = ItemSlot::new(&batch, number);
-            let slot = Arc::clone(&item);
-            let ask = service_fn(move |request| slot.ask(request));
-            let item = || Some((item.listener(), Arc::clone(&batch.group)));
-            let mut answer =
-                future::begin::<E, _, _, _>(&core, key, &ask, request, options.clone(), item);
-            answers.push(answer.at_once());
-            if answers[number].is_none() {
-                let answer = AssertUnwindSafe(answer.with_status()).catch_unwind();
-                waiting.push(answer.map(move |answer| (number, answer.ok())));
-            }
-        }
-        Some(collected(answers, waiting))
-    });
-    // The first part begins now.
-    let parts = parts.next().into_iter().chain(parts);
-    let all = stream::iter(parts).buffered(max_flights.div_ceil(2 * size)).concat();
-    BatchFuture(all.map(|all| all.into_iter().map(typed).collect()).boxed())
+        all
+    };
+    BatchFuture(all.boxed())
 }
 
-/// How many requests one call gets at most: the longest `IN (..)` list that every common database
-/// accepts.
-const MOST: usize = 1_000;
+fn load_part<K, C, F, L, A, E>(
+    core: &Arc<Core<C>>,
+    keys: Vec<(Key, K)>,
+    options: &RequestOptions,
+    load: F,
+) -> BatchFuture<A::Answer, E>
+where
+    K: Clone + Send + 'static,
+    F: FnOnce(Vec<K>) -> L + Clone + Send + 'static,
+    L: Future<Output = Result<A, E>> + Send + 'static,
+    A: BatchResponse<K, E, Answer: Send + 'static>,
+    E: Into<BoxError> + Send + Sync + 'static,
+    C: Codec<A::Answer>,
+{
+    let batch = Batch::new(load, keys.len(), core.errors.clone());
+    let mut answers = Vec::with_capacity(keys.len());
+    let waiting = FuturesUnordered::new();
+    for (number, (key, request)) in keys.into_iter().enumerate() {
+        let item = ItemSlot::new(&batch, number);
+        let slot = Arc::clone(&item);
+        let ask = service_fn(move |request| slot.ask(request));
+        let item = || Some((item.listener(), item.group_of()));
+        let mut answer =
+            future::begin::<E, _, _, _>(core, key, &ask, request, options.clone(), item);
+        answers.push(answer.at_once());
+        if answers[number].is_none() {
+            let answer = AssertUnwindSafe(answer.with_status()).catch_unwind();
+            waiting.push(answer.map(move |answer| (number, answer.ok())));
+        }
+    }
+    BatchFuture(collected(answers, waiting).map(|all| all.into_iter().map(typed).collect()).boxed())
+}
 
 /// Waits for the answers that are not there yet. A task polls what is not answered at once. So other
 /// callers of the batch's keys do not depend on whether this future is polled.
