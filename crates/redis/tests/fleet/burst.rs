@@ -23,16 +23,21 @@ async fn redis_work_grows_with_processes_and_not_with_callers() {
             let before = fleet.calls();
             let mut loads = fleet.database.hold(key);
             gather(&fleet, &workers, key, callers).await;
+            let released = clock::now();
             loads.next().await.answer();
             all_have(&end(&workers, key).await, 1);
             let calls = fleet.calls().since(&before);
             println!("{processes} processes of {callers} callers: {calls:?}");
+            // A value that a server takes long to store has its lease renewed each 0.3 s. A busy machine may stop
+            // the server for that long.
+            let renewals = (clock::now() - released) / 300_000;
             calls.are_those_of_a_burst();
             // Each process makes a lookup and asks for the lease. Then one stores, and the others are
             // told. One whose last callers came after it had asked looks up once more for them.
             let (processes, waiting) = (processes as u64, processes as u64 - 1);
             assert!(calls.of("mget") <= processes + waiting, "{calls:?}");
-            assert_eq!(calls.of("evalsha"), processes + 1, "{calls:?}");
+            let scripts = processes + 1..=processes + 1 + renewals;
+            assert!(scripts.contains(&calls.of("evalsha")), "{calls:?}");
             assert_eq!(calls.of("publish"), waiting, "{calls:?}");
         }
     }

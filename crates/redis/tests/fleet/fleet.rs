@@ -6,7 +6,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use bellwether::Cache;
-use bellwether_redis::RedisStore;
+use bellwether_redis::RedisOptions;
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::until;
@@ -263,7 +263,8 @@ impl fmt::Debug for Calls {
 
 /// A server that has just started asks for the text of each script once. That is not what is counted here.
 async fn knows_the_scripts(server: &RedisServer) {
-    let store = RedisStore::connect(&server.url(), "before").await.expect("a store");
+    let options = RedisOptions::new(&server.url(), "before").expect("a URL");
+    let store = options.timeout(Duration::from_secs(10)).connect().await.expect("a store");
     let items = Cache::<u64, u64>::builder("item", store).ttl(Duration::from_secs(60));
     let items = items.build().expect("a cache");
     let load = async || Ok::<_, io::Error>(1);
