@@ -47,52 +47,38 @@ where
     C: Codec<A::Answer>,
 {
     let most = core.policy.max_flights;
-    if keys.len() <= most {
-        return load_part(core, keys, options, load);
-    }
     let (core, options) = (Arc::clone(core), options.clone());
+    let load_part = move |keys: Vec<(Key, K)>| {
+        let batch = Batch::new(load.clone(), keys.len(), core.errors.clone());
+        let mut answers = Vec::with_capacity(keys.len());
+        let waiting = FuturesUnordered::new();
+        for (number, (key, request)) in keys.into_iter().enumerate() {
+            let item = ItemSlot::new(&batch, number);
+            let slot = Arc::clone(&item);
+            let ask = service_fn(move |request| slot.ask(request));
+            let item = || Some((item.listener(), item.group_of()));
+            let mut answer =
+                future::begin::<E, _, _, _>(&core, key, &ask, request, options.clone(), item);
+            answers.push(answer.at_once());
+            if answers[number].is_none() {
+                let answer = AssertUnwindSafe(answer.with_status()).catch_unwind();
+                waiting.push(answer.map(move |answer| (number, answer.ok())));
+            }
+        }
+        let typed = |all: Vec<_>| all.into_iter().map(typed).collect::<Vec<_>>();
+        collected(answers, waiting).map(typed).boxed()
+    };
+    if keys.len() <= most {
+        return BatchFuture(load_part(keys));
+    }
     let all = async move {
         let (mut all, mut keys) = (Vec::with_capacity(keys.len()), keys.into_iter());
         while !keys.as_slice().is_empty() {
-            let part = keys.by_ref().take(most.div_ceil(2)).collect();
-            all.extend(load_part(&core, part, &options, load.clone()).with_status().await);
+            all.extend(load_part(keys.by_ref().take(most.div_ceil(2)).collect()).await);
         }
         all
     };
     BatchFuture(all.boxed())
-}
-
-fn load_part<K, C, F, L, A, E>(
-    core: &Arc<Core<C>>,
-    keys: Vec<(Key, K)>,
-    options: &RequestOptions,
-    load: F,
-) -> BatchFuture<A::Answer, E>
-where
-    K: Clone + Send + 'static,
-    F: FnOnce(Vec<K>) -> L + Clone + Send + 'static,
-    L: Future<Output = Result<A, E>> + Send + 'static,
-    A: BatchResponse<K, E, Answer: Send + 'static>,
-    E: Into<BoxError> + Send + Sync + 'static,
-    C: Codec<A::Answer>,
-{
-    let batch = Batch::new(load, keys.len(), core.errors.clone());
-    let mut answers = Vec::with_capacity(keys.len());
-    let waiting = FuturesUnordered::new();
-    for (number, (key, request)) in keys.into_iter().enumerate() {
-        let item = ItemSlot::new(&batch, number);
-        let slot = Arc::clone(&item);
-        let ask = service_fn(move |request| slot.ask(request));
-        let item = || Some((item.listener(), item.group_of()));
-        let mut answer =
-            future::begin::<E, _, _, _>(core, key, &ask, request, options.clone(), item);
-        answers.push(answer.at_once());
-        if answers[number].is_none() {
-            let answer = AssertUnwindSafe(answer.with_status()).catch_unwind();
-            waiting.push(answer.map(move |answer| (number, answer.ok())));
-        }
-    }
-    BatchFuture(collected(answers, waiting).map(|all| all.into_iter().map(typed).collect()).boxed())
 }
 
 /// Waits for the answers that are not there yet. A task polls what is not answered at once. So other
