@@ -12,10 +12,6 @@ impl<const N: usize> Counters<N> {
         self.0[event].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn add_many(&self, event: usize, times: u64) {
-        self.0[event].fetch_add(times, Ordering::Relaxed);
-    }
-
     pub(crate) fn read(&self, event: usize) -> u64 {
         self.0[event].load(Ordering::Relaxed)
     }

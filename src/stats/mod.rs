@@ -69,7 +69,7 @@ pub use self::histogram::Histogram;
 #[doc(hidden)]
 pub use self::metric::{MetricKind, MetricRow, MetricValue, MetricValues};
 #[doc(hidden)]
-pub use self::store_stats::{NodeCounters, OperationCounters, StoreOperation};
+pub use self::store_stats::{NodeCounters, NodeEvent, OperationCounters, StoreOperation};
 
 pub(crate) use self::cache_stats::{
     AuditEvent, CommitEvent, InvalidationEvent, LeaseEvent, LimitEvent, LoadReason, LoadResult,

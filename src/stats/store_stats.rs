@@ -1,5 +1,7 @@
 //! The statistics of stores.
 
+use std::array;
+
 use tokio::time::Instant;
 
 use super::counters::{Counters, by_event, counters};
@@ -123,22 +125,27 @@ impl OperationCounters {
 #[derive(Debug, Default)]
 pub struct NodeCounters(Counters<COUNT>);
 
-const REQUESTS: usize = 0;
-const REDIRECTIONS: usize = 1;
-const CONNECTS: usize = 2;
-const OUTAGES: usize = 3;
+/// What is counted of a node, besides errors.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum NodeEvent {
+    /// It was sent a request.
+    Request,
+    /// It has sent a request to another node.
+    Redirection,
+    /// An attempt to connect begins.
+    Connect,
+    /// The circuit breaker has opened.
+    Outage,
+}
+
 const ERRORS: usize = 4;
 const COUNT: usize = ERRORS + StoreErrorStats::COUNT;
 
 impl NodeCounters {
-    /// It was sent so many requests.
-    pub fn sent(&self, requests: usize) {
-        self.0.add_many(REQUESTS, requests as u64);
-    }
-
-    /// It has sent a request to another node.
-    pub fn redirected(&self) {
-        self.0.add(REDIRECTIONS);
+    /// It has happened.
+    pub fn add(&self, event: NodeEvent) {
+        self.0.add(event as usize);
     }
 
     /// A request has failed.
@@ -146,20 +153,10 @@ impl NodeCounters {
         self.0.add(ERRORS + kind as usize);
     }
 
-    /// An attempt to connect begins.
-    pub fn connects(&self) {
-        self.0.add(CONNECTS);
-    }
-
-    /// The circuit breaker has opened.
-    pub fn went_down(&self) {
-        self.0.add(OUTAGES);
-    }
-
     /// Its requests, those of them that it has sent to another node, attempts to connect, and how
     /// often its circuit breaker has opened.
-    pub fn figures(&self) -> [u64; 4] {
-        [REQUESTS, REDIRECTIONS, CONNECTS, OUTAGES].map(|event| self.0.read(event))
+    pub fn figures(&self) -> [u64; ERRORS] {
+        array::from_fn(|event| self.0.read(event))
     }
 
     /// The requests that have failed.

@@ -10,6 +10,7 @@ use super::request::{RedisRequest, Replied};
 use super::server_error::ServerError;
 use super::shared_connection::{SharedConnection, share_time};
 use bellwether::StoreError;
+use bellwether::stats::NodeEvent;
 
 /// A server with its connections and its circuit breaker.
 pub(super) struct RedisNode {
@@ -41,7 +42,7 @@ impl RedisNode {
     pub(super) async fn send(&self, request: &RedisRequest<'_>) -> Result<Replied, ServerError> {
         let NodeState { breaker, counters, .. } = &*self.state;
         let ticket = breaker.admit().inspect_err(|down| counters.failed(down.kind()))?;
-        counters.sent(1);
+        counters.add(NodeEvent::Request);
         let connection = if request.is_large() { &self.large } else { &self.connection };
         let error = match connection.send(request).await {
             Ok(replied) => {
@@ -52,13 +53,13 @@ impl RedisNode {
             Err(error) => error,
         };
         match &error {
-            ServerError::Redirected(_) => counters.redirected(),
+            ServerError::Redirected(_) => counters.add(NodeEvent::Redirection),
             error => counters.failed(error.kind()),
         }
         if !error.is_outage() {
             breaker.answered(ticket);
         } else if breaker.failed(ticket, &self.reported(request.error(&error))) {
-            counters.went_down();
+            counters.add(NodeEvent::Outage);
         }
         Err(error)
     }

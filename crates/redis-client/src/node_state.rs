@@ -21,7 +21,7 @@ use super::server_clock::ServerClock;
 use super::server_error::ServerError;
 use super::silence::{LastHeard, MOST, ReplyTimes};
 use bellwether::adapter::{locked, micros};
-use bellwether::stats::{NodeCounters, StoreErrorStats};
+use bellwether::stats::{NodeCounters, NodeEvent, StoreErrorStats};
 use bellwether::store::Digest;
 
 /// What all connections of a node share.
@@ -118,7 +118,7 @@ impl NodeState {
             *server = Some(address.clone());
             self.counters.reset();
         }
-        self.counters.connects();
+        self.counters.add(NodeEvent::Connect);
     }
 
     /// What the server that the node is was sent and what came of it. None before sentinels have named one.
@@ -272,24 +272,28 @@ mod tests {
         node.stats().map(|node| (node.address, node.connects, node.requests))
     }
 
+    fn sent(node: &NodeState, requests: u64) {
+        (0..requests).for_each(|_| node.counters.add(NodeEvent::Request));
+    }
+
     #[test]
     fn each_server_has_its_own_figures() {
         let (node, _) = node();
         *locked(&node.server) = Default::default();
         assert_eq!(figures(&node), None);
         node.connects_to(&server(1));
-        node.counters.sent(3);
+        sent(&node, 3);
         assert_eq!(figures(&node), Some(("h:1".to_owned(), 1, 3)));
         node.connects_to(&server(2));
         node.connects_to(&server(2));
-        node.counters.sent(5);
+        sent(&node, 5);
         assert_eq!(figures(&node), Some(("h:2".to_owned(), 2, 5)));
     }
 
     #[test]
     fn a_node_at_a_fixed_address_is_known_before_it_connects() {
         let (node, _) = node();
-        node.counters.sent(2);
+        sent(&node, 2);
         node.connects_to(&server(1));
         assert_eq!(figures(&node), Some(("h:1".to_owned(), 1, 2)));
     }
