@@ -11,15 +11,18 @@ use super::future::{self, AnswerFuture};
 use super::handle::Handle;
 use super::key_request::RequestOptions;
 use super::layer::ReadThroughLayer;
-use super::{load, put};
+use super::load;
+use super::step::{self, AfterPut, AnswerKind, PutAttempt};
 use crate::codec::Codec;
-use crate::error::{BoxError, CacheError};
+use crate::error::{BoxError, CacheError, StoreError};
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::lifetimes::Lifetimes;
-use crate::stats::{CacheStats, RequestEvent, RequestRecord};
+use crate::stats::{CacheStats, InvalidationEvent, RequestEvent, RequestRecord};
 use crate::status::CacheStatus;
-use crate::store::{Entry, Peek, Store};
+use crate::store::{
+    Accept, Acquire, Claim, Draft, End, Entry, Peek, Settled, Store, Withdrawal, WithdrawalTarget,
+};
 use crate::tag::Tags;
 
 /// The cache of a [`ReadThroughLayer`], without a loader and without a key function.
@@ -231,14 +234,37 @@ impl<C> AdapterCache<C> {
     where
         C: Codec<R>,
     {
-        put::replace::<R, C>(&self.0, &key, answer, lifetimes, replaces).await
+        let core = &*self.0;
+        let draft = |stored: Option<&Entry>| {
+            if !replaces(stored) {
+                return None;
+            }
+            let tags = Tags::unbounded(core.codec.tags(&answer));
+            let tags = stored.map_or(Tags::none(), Entry::tags).union(&tags).ok()?;
+            let (value, _) = load::encoded(core, &key, answer).ok()?;
+            let draft = Draft::new(value, core.codec.id(), lifetimes);
+            Some(draft.tagged(core.tags.and_everything(&tags)))
+        };
+        match under_lease(core, &key, &Tags::none(), draft).await {
+            Ok(attempt) => attempt == PutAttempt::Stored,
+            Err(error) => {
+                core.statistics.store_failed("an answer may not be stored", &error);
+                false
+            }
+        }
     }
 
     /// Whether an entry of a key is stored, or a load of it is under way. Also true if the store fails.
     ///
     /// It has the lease for a moment, and leaves nothing in the store.
     pub async fn is_in_use(&self, key: &Key) -> bool {
-        put::is_in_use(&self.0, key).await
+        let mut is_stored = true;
+        let look = |stored: Option<&Entry>| {
+            is_stored = stored.is_some();
+            None
+        };
+        _ = under_lease(&self.0, key, &Tags::none(), look).await;
+        is_stored
     }
 
     /// Stores an answer that was just written to the source, with these tags and its own. Returns
@@ -260,7 +286,21 @@ impl<C> AdapterCache<C> {
         C: Codec<R>,
     {
         within_bounds(&key, tags)?;
-        put::put(&self.0, &key, tags, answer).await.map_err(|error| CacheError::store(&key, &error))
+        let core = &*self.0;
+        let answer = load::classified(core, &key, tags, core.codec.keep(answer));
+        // If the cache is off, the key is only cleared.
+        let is_storable = core.policy.enabled && answer.kind == AnswerKind::Value;
+        let draft = answer.draft.filter(|it| is_storable && it.is_value());
+        let draft = draft.and_then(|draft| {
+            let tags = tags.union(&draft.tags).ok()?;
+            Some(draft.tagged(core.tags.and_everything(&tags)).invalidating())
+        });
+        let put = put_draft(core, &key, draft).await;
+        if let Ok(true) = put {
+            core.note_success(&key, AnswerKind::Value);
+        }
+        let put = core.statistics.changed(InvalidationEvent::Put, put);
+        put.map_err(|error| CacheError::store(&key, &error))
     }
 }
 
@@ -277,3 +317,62 @@ fn within_bounds(key: &Key, tags: &Tags) -> Result<(), CacheError> {
     }
     tags.within_bounds().map_err(|many| CacheError::too_many_tags(key, &many))
 }
+
+/// Attempts to store a draft, and invalidates the key if that fails. Returns whether it was stored.
+async fn put_draft<C>(core: &Core<C>, key: &Key, draft: Option<Draft>) -> Result<bool, StoreError> {
+    let mut is_first = true;
+    loop {
+        let attempted = match &draft {
+            // With its tags, so that an invalidation of one is noticed, whatever the store forgets.
+            Some(draft) => under_lease(core, key, &draft.tags, |_| Some(draft.clone())).await,
+            None => Ok(PutAttempt::Refused),
+        };
+        let next = step::after_put(attempted.as_ref().ok().copied(), is_first);
+        if next == AfterPut::End {
+            return Ok(true);
+        }
+        let target = WithdrawalTarget::Key(key.clone());
+        let cleared = core.store.withdraw(target, Withdrawal::Invalidate).await;
+        match (attempted, cleared) {
+            // The error of the invalidation, if the store keeps and repeats that.
+            (Err(error), cleared) => {
+                return Err(cleared.err().filter(StoreError::is_pending).unwrap_or(error));
+            }
+            (Ok(_), Err(error)) => return Err(error),
+            (Ok(_), Ok(_)) if next == AfterPut::Clear => return Ok(false),
+            (Ok(_), Ok(_)) => is_first = false,
+        }
+    }
+}
+
+/// Takes the lease of a key for a claim with these tags, and stores under it what is made of the
+/// entry that is there.
+async fn under_lease<C>(
+    core: &Core<C>,
+    key: &Key,
+    tags: &Tags,
+    draft: impl FnOnce(Option<&Entry>) -> Option<Draft>,
+) -> Result<PutAttempt, StoreError> {
+    let store = &core.store;
+    let claim = Claim::new(key.clone()).tagged(tags.clone());
+    let Acquire::Lead { lease, stale, .. } = store.acquire(claim, TERM, Accept::Nothing).await?
+    else {
+        return Ok(PutAttempt::Busy);
+    };
+    if let Some(error) = lease.outage {
+        // What is stored in this process alone replaces nothing elsewhere.
+        core.abandon(lease.claim).await;
+        return Err(error);
+    }
+    let Some(draft) = draft(stale.as_ref()) else {
+        core.abandon(lease.claim).await;
+        return Ok(PutAttempt::Refused);
+    };
+    Ok(match store.settle(End::Commit(lease, draft)).await? {
+        Settled::Done => PutAttempt::Stored,
+        Settled::Superseded | Settled::TooLarge => PutAttempt::Refused,
+    })
+}
+
+/// The term of a lease that is taken only to store an answer.
+const TERM: Duration = Duration::from_secs(2);

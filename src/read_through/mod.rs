@@ -31,7 +31,6 @@ pub(crate) mod load;
 mod load_group;
 pub(crate) mod many;
 pub(crate) mod outcome;
-mod put;
 pub(crate) mod remembered;
 pub(crate) mod service;
 mod step;
