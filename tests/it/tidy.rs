@@ -133,7 +133,7 @@ const ADAPTERS: [(&str, &str); 24] = [
     ("percent_encoding", "crates/http/src/request_key.rs crates/http/src/router.rs"),
     ("postcard", "crates/body/src/ crates/http/src/vary_index.rs src/codec/serde_values.rs"),
     ("prost", "crates/grpc/src/prost_codec.rs"),
-    ("quick_cache", "crates/redis/src/near/ crates/redis/src/sizes.rs crates/redis/src/tags.rs"),
+    ("quick_cache", "crates/redis/src/lookups.rs crates/redis/src/near/ crates/redis/src/tags.rs"),
     ("redis", "crates/redis-client/src/"),
     ("rustls", "crates/redis-client/src/tls.rs crates/lock/src/session/tls.rs"),
     ("rustls_native_certs", "crates/redis-client/src/tls.rs crates/lock/src/session/tls.rs"),

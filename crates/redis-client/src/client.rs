@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::client_core::{ClientCore, ClientSetup};
-use super::events::Tracking;
+use super::client_core::{ClientCore, ClientSetup, Tracking};
+use super::cluster::ServerGroup;
 use super::names::Names;
 use super::node::RedisNode;
 use super::node_state::RedisNodeStats;
@@ -18,7 +18,6 @@ use super::options::RedisClientOptions;
 use super::request::{RedisRequest, RedisScript};
 use super::rights;
 use super::server_clock::ServerClock;
-use super::server_group::ServerGroup;
 use super::shared_connection::{connect_time, share_time};
 use super::slots::{InSlot, tag_of};
 use super::subscriber::Subscriber;

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::events::ServerEvent;
+use super::client_core::ServerEvent;
 use super::node_state::NodeState;
 use super::one_task::OneTask;
 use super::request::RedisRequest;

@@ -10,9 +10,9 @@ use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::address::ServerAddress;
+use super::client_core::{ServerEvent, Tracking};
 use super::connection::{Connection, ConnectionState, PushReceiver};
 use super::dial::{DialStep, Dialed, PushSender};
-use super::events::{ServerEvent, Tracking};
 use super::node_state::NodeState;
 use super::sentinel::verify;
 use super::server_error::ServerError;

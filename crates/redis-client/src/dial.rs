@@ -15,8 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::address::ServerAddress;
-use super::credentials::RedisCredentials;
-use super::login::Login;
+use super::credentials::{Login, RedisCredentials};
 use super::server_error::ServerError;
 use super::server_stream::{ByteStream, LastWords, ServerStream};
 use super::silence::LastHeard;

@@ -13,9 +13,7 @@ use tokio::time::Instant;
 
 use super::address::{ServerAddress, ServersKind};
 use super::breaker::Breaker;
-use super::client_core::ClientCore;
-use super::events::ServerEvent;
-use super::failovers::Failovers;
+use super::client_core::{ClientCore, Failovers, ServerEvent};
 use super::sentinel::Sentinels;
 use super::server_clock::ServerClock;
 use super::server_error::ServerError;
@@ -196,7 +194,7 @@ mod tests {
 
     use super::*;
     use crate::client_core::ClientSetup;
-    use crate::events::ServerObserver;
+    use crate::client_core::ServerObserver;
     use crate::options::RedisClientOptions;
 
     #[derive(Debug, Default)]

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::{Servers, ServersKind};
-use super::credentials::CredentialsProvider;
+use super::credentials::{CredentialsProvider, Login};
 use super::dial::Dialer;
-use super::login::Login;
 #[cfg(feature = "tls")]
 use super::tls::{RedisTls, TlsConnector};
 use super::url::RedisUrl;

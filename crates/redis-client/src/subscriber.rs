@@ -26,11 +26,11 @@ use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::client_core::ClientCore;
+use super::cluster::ServerGroup;
 use super::dial::DialStep;
 use super::one_task::OneTask;
 use super::retry_pauses::RetryPauses;
 use super::server_error::ServerError;
-use super::server_group::ServerGroup;
 use bellwether::warn_throttled;
 
 /// The subscription of a client. It ends when this is dropped.

@@ -29,14 +29,11 @@ mod check;
 mod envelope;
 mod failure;
 pub mod guide;
-mod heartbeat;
 mod lookups;
 mod near;
 mod options;
 mod outbox;
 mod scripts;
-mod server;
-mod sizes;
 mod stats;
 mod store;
 mod tag_value;
@@ -62,8 +59,7 @@ pub use self::options::RedisOptions;
 pub use self::stats::{NearStats, RedisStats, ReplayStats};
 
 use self::outbox::ledger::KeepingRules;
-use self::server::{OUTAGE_TTL, RedisServerStore};
-use self::store::StoreCore;
+use self::store::{OUTAGE_TTL, RedisServerStore, StoreCore};
 use bellwether::store::{
     Accept, Acquire, Claim, End, Entry, Lease, OutageStore, Peek, Renew, Settled, Store,
     StoreFuture, Tags, Watch, Withdrawal, WithdrawalTarget,

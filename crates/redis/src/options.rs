@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::RedisStore;
 use super::outbox::ledger::KeepingRules;
-use super::server::OUTAGE_TTL;
-use super::store::StoreCore;
+use super::store::{OUTAGE_TTL, StoreCore};
 use bellwether::adapter::within;
 use bellwether::{ConfigError, StoreError, delegate_options};
 #[cfg(feature = "tls")]

@@ -1,5 +1,5 @@
-//! The operations of a `RedisStore`. Each is a recipe: settle what is kept, read the epochs of tags, run a
-//! script, judge its reply by the tags, and keep a near copy or drop it.
+//! The server as a store, whose errors are those of the server. Each operation is a recipe: settle what is
+//! kept, read the epochs of tags, run a script, judge its reply by the tags, and keep a near copy or drop it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::heartbeat::beat;
 use super::lookups::{Lookups, NeedsTime};
 use super::near::{self, Near, ReadStart, Version};
 use super::outbox::ledger::{KeepingRules, Ledger, OutboxItem, WithdrawnDigest};
@@ -17,10 +16,11 @@ use super::stats::RedisStats;
 use super::tags::{LastSeen, ReadTags, TagReader};
 use super::{envelope, failure};
 use bellwether::adapter::{micros, millis};
-use bellwether::stats::{OperationCounters, OutageStats};
+use bellwether::stats::{OperationCounters, OutageStats, StoreOperation};
 use bellwether::store::{
-    Accept, Acquire, Claim, Digest, Draft, Entry, Failure, Lease, OtherLease, Renew, Settled,
-    StoreErrorKind, TagEpoch, Tags, Watchers, Withdrawal,
+    Accept, Acquire, Claim, Digest, Draft, End, Entry, Failure, Lease, OtherLease, Peek, Renew,
+    Settled, Store, StoreErrorKind, StoreFuture, TagEpoch, Tags, Watch, Watchers, Withdrawal,
+    WithdrawalTarget,
 };
 use bellwether::trace::TraceParent;
 use bellwether::{ConfigError, Key, StoreError};
@@ -365,8 +365,98 @@ impl StoreCore {
         if let (Some(near), Some(start), Some(tags), Some(entry)) = (&self.near, start, tags, entry)
             && near.keep(start, tags, key, entry)
         {
-            self.heartbeat.start(|| beat(self.client.clone(), Arc::clone(near)));
+            self.heartbeat.start(|| Arc::clone(near).beat(self.client.clone()));
         }
+    }
+}
+
+/// The verbs of `Store`, counted and timed. A handle.
+#[derive(Clone, Debug)]
+pub(super) struct RedisServerStore(pub(super) Arc<StoreCore>);
+
+impl RedisServerStore {
+    pub(super) async fn look_up(
+        &self,
+        key: &Key,
+        tags: &Tags,
+    ) -> Result<Option<Entry>, StoreError> {
+        let began = Instant::now();
+        let found = self.0.lookup(key, tags).await;
+        self.0.operations.ended(StoreOperation::Lookup, began, found)
+    }
+}
+
+impl Store for RedisServerStore {
+    fn peek(&self, key: &Key) -> Peek {
+        let copy = self.0.near.as_ref().and_then(|near| near.find(key));
+        copy.map_or(Peek::Unknown, Peek::Found)
+    }
+
+    fn watch(&self, key: &Key) -> Watch {
+        self.0.client.watch(key.digest())
+    }
+
+    fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        let store = self.clone();
+        Box::pin(async move { store.look_up(&key, &tags).await })
+    }
+
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
+        let store = Arc::clone(&self.0);
+        Box::pin(async move {
+            let began = Instant::now();
+            let acquired = store.acquire(&claim, term, accept).await;
+            store.operations.ended(StoreOperation::Acquire, began, acquired)
+        })
+    }
+
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
+        let store = Arc::clone(&self.0);
+        let (claim, fence) = (lease.claim.clone(), lease.fence);
+        Box::pin(async move {
+            let began = Instant::now();
+            let renewed = store.renew(&claim, fence, term).await;
+            store.operations.ended(StoreOperation::Renew, began, renewed)
+        })
+    }
+
+    fn settle(&self, end: End) -> StoreFuture<Settled> {
+        let store = Arc::clone(&self.0);
+        Box::pin(async move {
+            let began = Instant::now();
+            let done = |()| Settled::Done;
+            let (operation, settled) = match end {
+                End::Commit(lease, draft) => {
+                    (StoreOperation::Commit, store.commit(lease, draft).await)
+                }
+                End::Fail(lease, failure) => {
+                    (StoreOperation::Fail, store.fail(lease, failure).await.map(done))
+                }
+                End::Abandon(claim) => {
+                    (StoreOperation::Abandon, store.outbox.release(&claim).await.map(done))
+                }
+            };
+            store.operations.ended(operation, began, settled)
+        })
+    }
+
+    fn withdraw(&self, target: WithdrawalTarget, change: Withdrawal) -> StoreFuture<bool> {
+        let store = Arc::clone(&self.0);
+        Box::pin(async move {
+            let began = Instant::now();
+            let (digest, key) = match &target {
+                WithdrawalTarget::Key(key) => (WithdrawnDigest::Key(key.digest()), Some(key)),
+                WithdrawalTarget::Tag(tag) => (WithdrawnDigest::Tag(tag.digest()), None),
+            };
+            let operation = match (digest, change) {
+                (WithdrawnDigest::Key(_), Withdrawal::Invalidate) => StoreOperation::Invalidate,
+                (WithdrawnDigest::Key(_), Withdrawal::Expire { .. }) => StoreOperation::Expire,
+                (WithdrawnDigest::Tag(_), Withdrawal::Invalidate) => StoreOperation::InvalidateTag,
+                (WithdrawnDigest::Tag(_), Withdrawal::Expire { .. }) => StoreOperation::ExpireTag,
+            };
+            let changed = store.outbox.withdraw(digest, change, key).await;
+            store.operations.ended(operation, began, changed)
+        })
     }
 }
 
@@ -426,6 +516,9 @@ const UNREADABLE: NoAnswer = (StoreErrorKind::Malformed, "the reply makes no sen
 
 const LOOKING_UP: &str = "reading the entry";
 const TAKING: &str = "taking the lease";
+
+/// The default of [`RedisOptions::outage_ttl`](super::RedisOptions::outage_ttl).
+pub(super) const OUTAGE_TTL: Duration = Duration::from_secs(1);
 
 /// How often a request is sent while servers are replaced (as when slots of a cluster move one by one), while
 /// their clocks are being set, while an entry is in its way, or until the life of one is known.

@@ -1,6 +1,5 @@
 //! `MemoryStore`: the reference implementation of the contract, and the embedded default.
 
-mod guards;
 mod options;
 mod shard;
 mod tags;

@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
 
-use super::slot_ranges::SlotRanges;
+use super::discovery::SlotRanges;
 use crate::address::ServerAddress;
-use crate::client_core::ClientCore;
-use crate::events::ServerEvent;
+use crate::client_core::{ClientCore, ServerEvent};
 use crate::node::RedisNode;
 use crate::slots::{InSlot, NO_PLACE, SLOTS};
 use bellwether::adapter::locked;

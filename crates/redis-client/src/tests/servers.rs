@@ -6,7 +6,7 @@ use redis::{PushInfo, PushKind, Value};
 
 use super::values::changed;
 use crate::client_core::{ClientCore, ClientSetup};
-use crate::events::{ServerEvent, ServerObserver, Tracking};
+use crate::client_core::{ServerEvent, ServerObserver, Tracking};
 use crate::names::Names;
 use crate::options::RedisClientOptions;
 use crate::rights;

@@ -17,7 +17,7 @@
 //!    answered a request that was sent less than [`silence`] ago: one second plus the timeout of an
 //!    operation. The server reports a change before it replies to later requests, so a change that
 //!    is not yet reported when a reply arrives is younger than that request. Every reply over that
-//!    connection counts. While copies are read, the [heartbeat](super::heartbeat) ensures that
+//!    connection counts. While copies are read, a [heartbeat](Near::beat) ensures that
 //!    there are enough. The first read after an idle time is a lookup, and its reply confirms all
 //!    copies.
 //! 5. No copy is served for longer than `near_ttl` in any case.
@@ -58,9 +58,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until};
 
 pub(super) use self::epochs::Version;
 
@@ -70,7 +72,7 @@ use bellwether::Key;
 use bellwether::codec::decoded_len;
 use bellwether::stats::Striped;
 use bellwether::store::{Digest, Entry, TagEpoch};
-use bellwether_redis_client::{ServerEvent, ServerObserver, SlotOwners};
+use bellwether_redis_client::{RedisClient, ServerEvent, ServerObserver, SlotOwners};
 
 /// Copies of entries in this process.
 #[derive(Debug)]
@@ -79,7 +81,7 @@ pub(super) struct Near {
     /// Whether a key or a tag may have changed. A version is noted before it is read.
     pub(super) epochs: Epochs,
     /// The maximum time for which a copy is served. After this long without use, none is valid.
-    pub(super) longest: Duration,
+    longest: Duration,
     /// Whether a copy was made or read since [`was_used`](Self::was_used) was last called.
     used: AtomicBool,
     hits: Striped<1>,
@@ -213,7 +215,7 @@ impl Near {
     ///
     /// # Cancel safety
     /// Dropping it leaves some copies.
-    pub(super) async fn empty(&self) {
+    async fn empty(&self) {
         // One by one, so that no lock is held while a value of a user's type is dropped.
         for (count, copy) in self.copies.drain().enumerate() {
             drop(copy);
@@ -223,14 +225,27 @@ impl Near {
         }
     }
 
-    /// Whether there is no copy, valid or not.
-    pub(super) fn is_empty(&self) -> bool {
-        self.copies.is_empty()
-    }
-
-    /// Whether a copy was made or read since the last call.
-    pub(super) fn was_used(&self) -> bool {
-        self.used.swap(false, Ordering::Relaxed)
+    /// Probes the connection until there are no copies. A request without a reply takes the connection out of
+    /// use, and that invalidates all copies.
+    ///
+    /// It probes twice within [`silence`], so a late reply costs no caller a lookup. An idle process sends
+    /// nothing, and its first read is a lookup.
+    pub(super) async fn beat(self: Arc<Self>, client: RedisClient) {
+        let mut used_at = Instant::now();
+        let mut next = used_at + HEARTBEAT;
+        while !self.copies.is_empty() {
+            sleep_until(next).await;
+            next = Instant::now() + HEARTBEAT;
+            if self.used.swap(false, Ordering::Relaxed) {
+                used_at = Instant::now();
+                // Any reply will do. The connection itself notices a missing one. A node that hangs holds up
+                // the next probes for no longer than a reply may take, which is in the bound of silence.
+                let probes = client.probes("probing the connection");
+                join_all(probes.iter().map(|probe| client.run(probe, Some))).await;
+            } else if used_at.elapsed() > self.longest {
+                self.empty().await;
+            }
+        }
     }
 
     pub(super) fn stats(&self) -> NearStats {
@@ -311,7 +326,7 @@ pub(super) fn silence(timeout: Duration) -> Duration {
 }
 
 /// How often the heartbeat probes the connection while copies are read.
-pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
+const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// The overhead of a copy in bytes: the envelope's header, the tables, the counter.
 pub(super) const OVERHEAD: usize = 512;

@@ -303,5 +303,5 @@ async fn an_emptied_near_tier_has_no_copies() {
         assert!(keep(&near, number, SECOND));
     }
     near.empty().await;
-    assert!(near.is_empty() && near.find(&key(1)).is_none());
+    assert!(near.copies.is_empty() && near.find(&key(1)).is_none());
 }
