@@ -1,15 +1,15 @@
 //! Local queues: one caller of this process at a time asks the lock for a key. The others wait
 //! here, and cost the lock nothing.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether::adapter::locked;
 use bellwether::store::Digest;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::Owner;
@@ -25,33 +25,21 @@ pub struct LocalQueues(Arc<QueueTable>);
 struct QueueTable {
     /// Held for a map operation, never across an `.await`. No task is woken while it is held.
     queues: Mutex<HashMap<Digest, LocalQueue>>,
+    /// Notified when a release has ended. Only tries and tickets with a permit wait for that.
+    released: Notify,
 }
 
 /// The queue of one key. It is removed when it has no permit, no waiter and no release.
 #[derive(Default)]
 struct LocalQueue {
-    /// Made for the first caller that does not get a permit at once.
-    wait_point: Option<Arc<WaitPoint>>,
-    waiting: HashMap<Owner, WaitingTickets>,
     holder: Option<PermitHolder>,
+    /// The owners that wait, in the order of arrival, and what gives each of their tickets a permit.
+    waiting: BTreeMap<u64, (Owner, Vec<oneshot::Sender<QueuePermit>>)>,
+    places: HashMap<Owner, u64>,
+    /// How many owners have waited.
+    arrived: u64,
     /// How many releases are under way.
     releases: usize,
-}
-
-/// The tickets of one owner that wait.
-#[derive(Default)]
-struct WaitingTickets {
-    count: usize,
-    /// Notified when the owner got a permit by one of them, and has more.
-    permitted: Arc<Notify>,
-}
-
-/// What the tickets of one queue wait on, each for itself, so that a release wakes only the next one.
-struct WaitPoint {
-    /// Has one permit while the queue has no holder.
-    turns: Semaphore,
-    /// Notified when a release has ended: the ticket whose turn it is waits for that, and tries do.
-    released: Notify,
 }
 
 /// The owner that has the permits of a queue.
@@ -67,10 +55,8 @@ struct PermitHolder {
 pub(super) struct QueueTicket {
     queues: LocalQueues,
     digest: Digest,
-    owner: Owner,
-    wait_point: Arc<WaitPoint>,
-    permitted: Arc<Notify>,
-    is_waiting: bool,
+    place: u64,
+    given: oneshot::Receiver<QueuePermit>,
 }
 
 /// A release that is under way until this is dropped. Attempts of this process wait for it.
@@ -110,20 +96,17 @@ impl LocalQueues {
         if !queue.is_used() {
             queue.holder = Some(PermitHolder { owner, permits: 0, releasing: 0 });
         }
-        if queue.permit_again(owner) {
+        if let Some(holder) = queue.holder.as_mut().filter(|holder| holder.owner == owner) {
+            holder.permits += 1;
             drop(queues);
             return Ok(self.permit(digest));
         }
-        let ours = queue.waiting.entry(owner).or_default();
-        ours.count += 1;
-        let permitted = Arc::clone(&ours.permitted);
-        let wait_point = Arc::clone(queue.wait_point.get_or_insert_with(|| {
-            let turns = Semaphore::new(usize::from(queue.holder.is_none()));
-            Arc::new(WaitPoint { turns, released: Notify::new() })
-        }));
+        let (give, given) = oneshot::channel();
+        let place = queue.wait(owner, give);
         drop(queues);
-        let queues = self.clone();
-        Err(QueueTicket { queues, digest, owner, wait_point, permitted, is_waiting: true })
+        // A queue may have no holder, but a release.
+        self.change(digest, |_| {});
+        Err(QueueTicket { queues: self.clone(), digest, place, given })
     }
 
     /// Notes that this process releases what it had of a key, with the permit that it still has.
@@ -153,26 +136,38 @@ impl LocalQueues {
         QueuePermit { queues: self.clone(), digest, is_releasing: false }
     }
 
-    /// Changes a queue. Removes it if it is unused now, and wakes the next ticket if the last
-    /// permit was given back. Returns what the other tickets wait on.
-    fn change(
-        &self,
-        digest: Digest,
-        change: impl FnOnce(&mut LocalQueue),
-    ) -> Option<Arc<WaitPoint>> {
+    /// Changes a queue. Gives permits to the next owner if it has no holder then, and removes it if it
+    /// is unused.
+    fn change(&self, digest: Digest, change: impl FnOnce(&mut LocalQueue)) {
         let mut queues = locked(&self.0.queues);
-        let Entry::Occupied(mut queue) = queues.entry(digest) else { return None };
-        let had_holder = queue.get().holder.is_some();
+        let Entry::Occupied(mut queue) = queues.entry(digest) else { return };
         change(queue.get_mut());
-        let is_free_now = had_holder && queue.get().holder.is_none();
-        let is_used = queue.get().is_used();
-        let wait_point =
-            if is_used { queue.get().wait_point.clone() } else { queue.remove().wait_point };
-        drop(queues);
-        if let Some(wait_point) = wait_point.as_ref().filter(|_| is_free_now) {
-            wait_point.turns.add_permits(1);
+        let next = queue.get_mut().next();
+        if !queue.get().is_used() {
+            queue.remove();
         }
-        wait_point
+        drop(queues);
+        for ticket in next {
+            // A ticket that was dropped just now gives its permit back.
+            drop(ticket.send(self.permit(digest)));
+        }
+    }
+
+    /// Waits for the releases of a key that are under way, until then at most.
+    async fn released(&self, digest: Digest, until: Instant) {
+        let released = async {
+            loop {
+                let mut changed = pin!(self.0.released.notified());
+                // Enabled before the check, so that an end after the check is not missed.
+                changed.as_mut().enable();
+                if locked(&self.0.queues).get(&digest).is_none_or(|queue| queue.releases == 0) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        // A timeout is no error: the lock itself knows whether the key is free.
+        let _ = timeout_at(until, released).await;
     }
 }
 
@@ -181,21 +176,31 @@ impl LocalQueue {
         self.holder.is_some() || !self.waiting.is_empty() || self.releases > 0
     }
 
-    /// Counts one more permit if this owner has one already.
-    fn permit_again(&mut self, owner: Owner) -> bool {
-        let holder = self.holder.as_mut().filter(|holder| holder.owner == owner);
-        let Some(holder) = holder else { return false };
-        holder.permits += 1;
-        true
+    /// Adds a ticket. All tickets of an owner have one place.
+    fn wait(&mut self, owner: Owner, ticket: oneshot::Sender<QueuePermit>) -> u64 {
+        self.arrived += 1;
+        let place = *self.places.entry(owner).or_insert(self.arrived);
+        self.waiting.entry(place).or_insert_with(|| (owner, Vec::new())).1.push(ticket);
+        place
     }
 
-    /// Counts one ticket less.
-    fn stop_waiting(&mut self, owner: Owner) {
-        let Entry::Occupied(mut ours) = self.waiting.entry(owner) else { return };
-        ours.get_mut().count -= 1;
-        if ours.get().count == 0 {
-            ours.remove();
+    /// Removes the tickets of a place that were dropped.
+    fn stop_waiting(&mut self, place: u64) {
+        let Some((owner, tickets)) = self.waiting.get_mut(&place) else { return };
+        tickets.retain(|ticket| !ticket.is_closed());
+        if tickets.is_empty() {
+            self.places.remove(owner);
+            self.waiting.remove(&place);
         }
+    }
+
+    /// The tickets of the next owner, which has the permits from now on, if there was no holder.
+    fn next(&mut self) -> Vec<oneshot::Sender<QueuePermit>> {
+        let next = if self.holder.is_none() { self.waiting.pop_first() } else { None };
+        let Some((_, (owner, tickets))) = next else { return Vec::new() };
+        self.places.remove(&owner);
+        self.holder = Some(PermitHolder { owner, permits: tickets.len(), releasing: 0 });
+        tickets
     }
 
     /// Counts one permit less.
@@ -205,19 +210,6 @@ impl LocalQueue {
             holder.releasing -= usize::from(is_releasing);
         }
         self.holder.take_if(|holder| holder.permits == 0);
-    }
-}
-
-/// Waits until something is so, which it may be after each change.
-async fn until_changed(changed: &Notify, mut is_so: impl FnMut() -> bool) {
-    loop {
-        let mut changed = pin!(changed.notified());
-        // Enabled before the check, so that a change after the check is not missed.
-        changed.as_mut().enable();
-        if is_so() {
-            return;
-        }
-        changed.await;
     }
 }
 
@@ -232,12 +224,9 @@ impl QueueTicket {
     pub(super) async fn try_permit(mut self) -> Result<QueuePermit, PermitState> {
         let until = Instant::now() + LONGEST_RELEASE;
         loop {
-            self.released(until).await;
-            if self.permit_again() {
-                return Ok(self.queues.permit(self.digest));
-            }
-            if self.wait_point.turns.try_acquire().map(SemaphorePermit::forget).is_ok() {
-                return Ok(self.take_permit());
+            self.queues.released(self.digest, until).await;
+            if let Ok(permit) = self.given.try_recv() {
+                return Ok(permit);
             }
             match self.state() {
                 Some(state) => return Err(state),
@@ -262,59 +251,12 @@ impl QueueTicket {
     /// Waits for its turn, and for the releases that are under way then.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the queue.
+    /// Dropping the future leaves the queue. A permit that it was given goes to the next ticket.
     pub(super) async fn permit(mut self) -> Option<QueuePermit> {
-        let wait_point = Arc::clone(&self.wait_point);
-        let permitted = Arc::clone(&self.permitted);
-        tokio::select! {
-            biased;
-            () = until_changed(&permitted, || self.permit_again()) => {
-                Some(self.queues.permit(self.digest))
-            }
-            turn = wait_point.turns.acquire() => {
-                // Dropped during a release, it goes to the next ticket. Turns never close.
-                let turn = turn.ok()?;
-                self.released(Instant::now() + LONGEST_RELEASE).await;
-                turn.forget();
-                Some(self.take_permit())
-            }
-        }
-    }
-
-    /// Waits for the releases that are under way, until then at most.
-    async fn released(&self, until: Instant) {
-        let released = until_changed(&self.wait_point.released, || {
-            let queues = locked(&self.queues.0.queues);
-            queues.get(&self.digest).is_none_or(|queue| queue.releases == 0)
-        });
-        // A timeout is no error: the lock itself knows whether the key is free.
-        let _ = timeout_at(until, released).await;
-    }
-
-    /// Turns this ticket into the first permit of its owner.
-    fn take_permit(&mut self) -> QueuePermit {
-        self.is_waiting = false;
-        let mut has_more_tickets = false;
-        self.queues.change(self.digest, |queue| {
-            queue.stop_waiting(self.owner);
-            queue.holder = Some(PermitHolder { owner: self.owner, permits: 1, releasing: 0 });
-            has_more_tickets = queue.waiting.contains_key(&self.owner);
-        });
-        if has_more_tickets {
-            self.permitted.notify_waiters();
-        }
-        self.queues.permit(self.digest)
-    }
-
-    /// Turns this ticket into one more permit if its owner has one already.
-    fn permit_again(&mut self) -> bool {
-        let mut queues = locked(&self.queues.0.queues);
-        let queue = queues.get_mut(&self.digest);
-        let queue = queue.and_then(|queue| queue.permit_again(self.owner).then_some(queue));
-        let Some(queue) = queue else { return false };
-        queue.stop_waiting(self.owner);
-        self.is_waiting = false;
-        true
+        // A ticket is not dropped without a permit while it waits.
+        let permit = (&mut self.given).await.ok()?;
+        self.queues.released(self.digest, Instant::now() + LONGEST_RELEASE).await;
+        Some(permit)
     }
 }
 
@@ -322,8 +264,8 @@ impl PendingRelease {
     /// Attempts no longer wait for the release. The queue has a holder until it ends.
     pub(super) fn stop_waiting(&mut self) {
         if std::mem::take(&mut self.is_awaited) {
-            let wait_point = self.queues.change(self.digest, |queue| queue.releases -= 1);
-            wait_point.inspect(|wait_point| wait_point.released.notify_waiters());
+            self.queues.change(self.digest, |queue| queue.releases -= 1);
+            self.queues.0.released.notify_waiters();
         }
     }
 }
@@ -336,9 +278,8 @@ impl Drop for QueuePermit {
 
 impl Drop for QueueTicket {
     fn drop(&mut self) {
-        if self.is_waiting {
-            self.queues.change(self.digest, |queue| queue.stop_waiting(self.owner));
-        }
+        self.given.close();
+        self.queues.change(self.digest, |queue| queue.stop_waiting(self.place));
     }
 }
 
