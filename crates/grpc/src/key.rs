@@ -5,8 +5,8 @@ use http::header::{CONTENT_TYPE, HOST, TE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
-use super::message::{PREFIX, is_compressed};
-use super::method::{CachedMethod, GRPC_ENCODING};
+use super::message::PREFIX;
+use super::method::CachedMethod;
 
 /// What the key of a call is made of, but for the encodings.
 pub(super) struct CallParts<'a> {
@@ -23,22 +23,17 @@ pub(super) struct CallParts<'a> {
 ///
 /// A key has a bound and a message may be longer, so the key has the digest of the message.
 pub(super) fn key(call: &CallParts<'_>) -> Key {
-    let encoding = call.headers.get(GRPC_ENCODING).filter(|_| is_compressed(call.message));
-    key_accepting(call, &accepted(call.headers), encoding)
+    key_accepting(call, &accepted(call.headers))
 }
 
-/// All keys that the answers to an uncompressed message may have: one per set of encodings that
-/// a caller can accept.
+/// All keys that the answers to a message may have: one per set of encodings that a caller can accept.
 pub(super) fn keys(call: &CallParts<'_>) -> Vec<Key> {
-    ways_to_accept().iter().map(|way| key_accepting(call, way, None)).collect()
+    ways_to_accept().iter().map(|way| key_accepting(call, way)).collect()
 }
 
-fn key_accepting(call: &CallParts<'_>, accepted: &[&str], encoding: Option<&HeaderValue>) -> Key {
+fn key_accepting(call: &CallParts<'_>, accepted: &[&str]) -> Key {
     let CallParts { path, method, authority, headers, message } = *call;
-    let call = Key::of("call")
-        .with(encoding.map(HeaderValue::as_bytes))
-        .with(&message[PREFIX.min(message.len())..])
-        .with(accepted.join(","));
+    let call = Key::of("call").with(&message[PREFIX.min(message.len())..]).with(accepted.join(","));
     let call = method.metadata.iter().fold(call, |call, name| {
         let values: Vec<_> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
         let call = call.with(name.as_str()).with(values.len());
@@ -63,19 +58,12 @@ fn accepted(headers: &HeaderMap) -> Vec<&'static str> {
 
 /// Brings a request into the form that all requests with its key have. The handler answers for all of
 /// them, so it must not see how one client writes what the key folds, nor a caller's timeout.
-pub(super) fn normalise(
-    parts: &mut Parts,
-    method: &CachedMethod,
-    authority: Option<&str>,
-    message: &[u8],
-) {
+pub(super) fn normalise(parts: &mut Parts, method: &CachedMethod, authority: Option<&str>) {
     let headers = &mut parts.headers;
     headers.remove(GRPC_TIMEOUT);
     headers.insert(TE, HeaderValue::from_static("trailers"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    if !is_compressed(message) {
-        headers.remove(GRPC_ENCODING);
-    }
+    headers.remove(GRPC_ENCODING);
     let known = accepted(headers).join(",");
     headers.remove(GRPC_ACCEPT_ENCODING);
     if let (false, Ok(value)) = (known.is_empty(), HeaderValue::try_from(&known)) {
@@ -124,6 +112,9 @@ fn ways_to_accept() -> Vec<Vec<&'static str>> {
 
 /// The field in which a caller says how long it waits.
 pub(super) const GRPC_TIMEOUT: &str = "grpc-timeout";
+
+/// The field that says how compressed messages of a request are. Those of a cached one are not.
+const GRPC_ENCODING: &str = "grpc-encoding";
 
 const GRPC_ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 
@@ -185,8 +176,6 @@ mod tests {
             key(&[("x-tenant", "a"), ("x-tenant", "b")], b"\0\0\0\0\x01m"),
             key(&[("x-tenant", "b"), ("x-tenant", "a")], b"\0\0\0\0\x01m"),
             key(&[(GRPC_ACCEPT_ENCODING, "gzip")], b"\0\0\0\0\x01m"),
-            key(&[(GRPC_ENCODING, "gzip")], b"\x01\0\0\0\x01m"),
-            key(&[(GRPC_ENCODING, "zstd")], b"\x01\0\0\0\x01m"),
         ];
         for (at, one) in all.iter().enumerate() {
             assert!(!all[at + 1..].contains(one), "{at}");

@@ -79,9 +79,9 @@ fn whole_length(data: &[u8]) -> Option<usize> {
     usize::try_from(u32::from_be_bytes(length)).ok()?.checked_add(PREFIX)
 }
 
-/// Whether the flag of a message says that it is compressed, or something unknown.
-pub(super) fn is_compressed(message: &[u8]) -> bool {
-    message.first().is_some_and(|flag| *flag != 0)
+/// Whether the flag of a message says that it is not compressed.
+pub(super) fn is_plain(message: &[u8]) -> bool {
+    message.first() == Some(&0)
 }
 
 #[cfg(test)]

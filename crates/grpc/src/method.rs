@@ -17,7 +17,7 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, Method};
 use tonic::Code;
 
-use super::message::{PREFIX, is_compressed};
+use super::message::PREFIX;
 use super::method_use::MethodUse;
 
 /// How the answers of one method are cached, for
@@ -47,7 +47,6 @@ pub struct CachedMethod {
     /// Metadata with which a request bypasses the cache.
     credentials: Vec<HeaderName>,
     ignores_credentials: bool,
-    takes_compressed: bool,
     tags_of: Option<TagsOfMessage>,
     /// Of the method that was named last with these options.
     pub(super) calls: Arc<MethodUse>,
@@ -76,7 +75,6 @@ impl CachedMethod {
             is_by_authority: false,
             credentials: CREDENTIALS.into(),
             ignores_credentials: false,
-            takes_compressed: false,
             tags_of: None,
             calls: Arc::default(),
             wrong: FirstError::default(),
@@ -176,24 +174,13 @@ impl CachedMethod {
         self
     }
 
-    /// Caches requests with a compressed message too. Their key has the compressed bytes, so
-    /// [`GrpcHandle`](super::GrpcHandle) cannot invalidate their answers.
-    ///
-    /// Default: such a request bypasses the cache, so that no answer outlives its invalidation.
-    #[must_use]
-    pub fn with_compressed_requests(mut self) -> Self {
-        self.takes_compressed = true;
-        self
-    }
-
     /// Sets a function that makes the tags of an answer of the request message, as protobuf encodes
     /// it: names that answers share, to [invalidate](super::GrpcHandle::invalidate_tag) or
     /// [expire](super::GrpcHandle::expire_tag) all of them at once. They are known before the load,
     /// which gives the strongest guarantee: see `bellwether::guide::tags`.
     ///
     /// If the function fails, the request bypasses the cache, so that the handler can reject the
-    /// message, and no answer is stored without its tags. A request with a compressed message also
-    /// bypasses it. A request with more than [`Tags::MOST`](bellwether::store::Tags::MOST) tags fails with
+    /// message, and no answer is stored without its tags. A request with more than [`Tags::MOST`](bellwether::store::Tags::MOST) tags fails with
     /// `INTERNAL`.
     ///
     /// Default: no tags. The function is called for each request of the method, hits too.
@@ -233,7 +220,6 @@ impl CachedMethod {
     pub(super) fn tags_of(&self, message: &[u8]) -> Option<Vec<Tag>> {
         match &self.tags_of {
             None => Some(Vec::new()),
-            Some(_) if is_compressed(message) => None,
             Some(TagsOfMessage(tags_of)) => tags_of(message.get(PREFIX..)?),
         }
     }
@@ -266,16 +252,6 @@ impl CachedMethod {
             && self.required.iter().all(|name| parts.headers.contains_key(name))
             && !self.is_personal(&parts.headers)
             && self.authority_of(parts).is_some()
-    }
-
-    /// Whether a request with this message may be answered from the cache.
-    pub(super) fn takes_message(&self, headers: &HeaderMap, message: &[u8]) -> bool {
-        match message.first() {
-            Some(0) => true,
-            // The key has the encoding of a compressed message.
-            Some(1) => self.takes_compressed && headers.get_all(GRPC_ENCODING).iter().count() == 1,
-            _ => false,
-        }
     }
 
     fn is_personal(&self, headers: &HeaderMap) -> bool {
@@ -417,9 +393,6 @@ fn stated_ttl(head: &HeaderMap) -> Result<Option<Duration>, ()> {
 }
 
 const GRPC_STATUS: &str = "grpc-status";
-
-/// The field that says how compressed messages of a request are.
-pub(super) const GRPC_ENCODING: &str = "grpc-encoding";
 
 /// The authority of a request, if it has one. The outer `None` stands for one that is uncertain:
 /// `:authority` and `host` contradict each other, or one has user information.

@@ -66,7 +66,7 @@ const ENOUGH_OTHERS: u64 = 1_000;
 const ALL_BYPASS: &str = "all calls of this method bypass the cache: calls with credentials do, unless \
                           its `CachedMethod` has `metadata` or `ignoring_credentials` for them, and so do \
                           calls without metadata that its `CachedMethod` names (what sets it belongs above the \
-                          layer), compressed messages without `with_compressed_requests`, and formats other than \
+                          layer), compressed messages, and formats other than \
                           protobuf";
 
 const NEVER_CALLED: &str = "no call of this method has come among 1,000 others: does a service have it? A \

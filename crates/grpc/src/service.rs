@@ -27,7 +27,7 @@ use super::answer::GrpcCodec;
 use super::error_status::{status_for_caller, status_of};
 use super::fetch::{GrpcFetch, UnaryRequest};
 use super::key::{CallParts, GRPC_TIMEOUT, key, normalise};
-use super::message::{is_whole, read};
+use super::message::{is_plain, is_whole, read};
 use super::method::{CachedMethod, Methods};
 use super::method_use::OtherCalls;
 
@@ -137,10 +137,11 @@ where
         let body = match read(body, self.options.max_request_bytes, None).await.ok() {
             Some(CollectedBody::Whole { data, trailers }) => {
                 // No client of gRPC sends trailers, and the key has none.
-                let is_message = trailers.is_none()
+                if trailers.is_none()
                     && is_whole(&data)
-                    && unread.method.takes_message(&unread.parts.headers, &data);
-                if let Some(tags) = unread.method.tags_of(&data).filter(|_| is_message) {
+                    && is_plain(&data)
+                    && let Some(tags) = unread.method.tags_of(&data)
+                {
                     unread.method.calls.looked_up();
                     return self.ask(unread, data, tags, record).await;
                 }
@@ -188,7 +189,7 @@ where
     ) -> Response<CacheBody<B>> {
         let UnreadRequest { deadline, method, mut parts } = unread;
         let authority = method.authority_of(&parts).flatten();
-        normalise(&mut parts, &method, authority.as_deref(), &message);
+        normalise(&mut parts, &method, authority.as_deref());
         let key = key(&CallParts {
             path: parts.uri.path(),
             method: &method,

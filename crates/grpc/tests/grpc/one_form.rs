@@ -67,9 +67,7 @@ async fn seen_by_handler(method: CachedMethod, request: Request<Full<Bytes>>) ->
 
 #[tokio::test]
 async fn the_handler_does_not_see_how_a_client_writes_what_the_key_folds() {
-    let method = || {
-        CachedMethod::fresh_for(MINUTE).metadata("x-id-bin").authority().with_compressed_requests()
-    };
+    let method = || CachedMethod::fresh_for(MINUTE).metadata("x-id-bin").authority();
     let at = |host: &str, fields: &[_]| {
         let mut request = with(request(PRODUCT, "a"), fields);
         *request.uri_mut() = format!("http://{host}{PRODUCT}").parse().unwrap();
@@ -107,7 +105,7 @@ async fn the_handler_does_not_see_how_a_client_writes_what_the_key_folds() {
 async fn a_forged_compression_flag_denies_no_honest_call() {
     let forged = [(1, None), (1, Some("gzip, br")), (2, Some("gzip")), (2, None), (255, None)];
     for (flag, encoding) in forged {
-        let method = CachedMethod::fresh_for(MINUTE).with_compressed_requests();
+        let method = CachedMethod::fresh_for(MINUTE);
         let service = of(method).build().unwrap().layer(Catalog::numbered());
         for _ in 0..4 {
             let mut message = [0, 0, 0, 0, 0].to_vec();

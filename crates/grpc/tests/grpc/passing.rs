@@ -18,7 +18,7 @@ use tower::{Layer, ServiceExt};
 
 use crate::catalog::{CHANGES, Catalog, PRODUCT, Product, RAW, Wanted};
 use crate::raw::{Connection, Seen, ask, framed, request, with};
-use crate::server::{MINUTE, layer, layered, of, plain};
+use crate::server::{MINUTE, layer, layered, plain};
 
 type Changes = mpsc::Sender<Result<Product, Status>>;
 
@@ -292,23 +292,20 @@ async fn what_is_not_protobuf_over_grpc_goes_past_the_cache() {
 }
 
 #[tokio::test]
-async fn compressed_requests_go_past_the_cache_unless_they_are_wanted() {
+async fn compressed_requests_go_past_the_cache() {
     // `a` in a message, by gzip.
     let compressed: &[u8] =
         b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xe3\x62\x4c\x04\x00\x4b\x3c\x78\xd1\x03\x00\x00\x00";
     let length = u8::try_from(compressed.len()).unwrap();
     let body = Bytes::from([&[1, 0, 0, 0, length], compressed].concat());
-    let wanted = of(CachedMethod::fresh_for(MINUTE).with_compressed_requests());
-    for (layer, expected) in [(layer(), 3), (wanted, 1)] {
-        let catalog = Catalog::numbered();
-        let service = layer.build().unwrap().layer(catalog.clone());
-        for _ in 0..3 {
-            let request = with(request(PRODUCT, ""), &[("grpc-encoding", "gzip")]);
-            let seen = ask(&service, request.map(|_| Full::new(body.clone()))).await;
-            assert_eq!(seen.grpc_status(), 0);
-        }
-        assert_eq!(catalog.calls(), expected);
+    let catalog = Catalog::numbered();
+    let service = layer().build().unwrap().layer(catalog.clone());
+    for _ in 0..3 {
+        let request = with(request(PRODUCT, ""), &[("grpc-encoding", "gzip")]);
+        let seen = ask(&service, request.map(|_| Full::new(body.clone()))).await;
+        assert_eq!(seen.grpc_status(), 0);
     }
+    assert_eq!(catalog.calls(), 3);
 }
 
 #[tokio::test]
