@@ -72,19 +72,47 @@ pub async fn collect<B>(
 where
     B: Body<Data = Bytes>,
 {
+    let in_all = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let mut share = budget.share();
+    let bound = |begun: &[u8]| {
+        let bytes = begun.len().max(in_all);
+        if bytes > most {
+            return Err(UnfinishedReason::TooLarge);
+        }
+        match begun.is_empty() || share.grow_to(bytes) {
+            true => Ok(Some(until)),
+            false => Err(UnfinishedReason::OverBudget),
+        }
+    };
+    collect_while(body, in_all, bound).await
+}
+
+/// Reads a body to its end, or as far as `bound` says: it gets what was read so far, and says by when the
+/// next frame has to come, or why no more is read. `in_all` is how many bytes are expected in total, or
+/// zero if that is unknown.
+///
+/// # Cancel safety
+/// As [`collect`].
+///
+/// # Errors
+/// As [`collect`].
+pub async fn collect_while<B>(
+    body: B,
+    in_all: usize,
+    mut bound: impl FnMut(&[u8]) -> Result<Option<Instant>, UnfinishedReason>,
+) -> Result<CollectedBody<B>, B::Error>
+where
+    B: Body<Data = Bytes>,
+{
     let mut rest = Box::pin(body);
     let mut begun = JoinedFrames::default();
-    let mut share = budget.share();
-    let in_all = usize::try_from(rest.size_hint().lower()).unwrap_or(usize::MAX);
     let why = loop {
-        let bytes = if begun.is_empty() { 0 } else { begun.len().max(in_all) };
-        if begun.len().max(in_all) > most {
-            break UnfinishedReason::TooLarge;
-        }
-        if !share.grow_to(bytes) {
-            break UnfinishedReason::OverBudget;
-        }
-        match timeout_at(until, rest.frame()).await {
+        let frame = match bound(begun.data()) {
+            Ok(None) => Ok(rest.frame().await),
+            Ok(Some(until)) => timeout_at(until, rest.frame()).await,
+            Err(why) => break why,
+        };
+        match frame {
             Ok(Some(frame)) => begun.add(frame?, in_all),
             Ok(None) => {
                 let trailers = begun.take_trailers();

@@ -7,7 +7,7 @@ use http_body::Frame;
 /// The data that was read of a body. Frames are joined as they come, so that many small frames take
 /// no more memory than a few times their data.
 #[derive(Debug, Default)]
-pub struct JoinedFrames {
+pub(super) struct JoinedFrames {
     /// All data, while it is a single frame.
     first: Bytes,
     /// All data, once there are several frames.
@@ -18,7 +18,7 @@ pub struct JoinedFrames {
 impl JoinedFrames {
     /// Adds a frame of data or of trailer fields. `in_all` is how many bytes are expected in total, or
     /// zero if that is unknown.
-    pub fn add(&mut self, frame: Frame<Bytes>, in_all: usize) {
+    pub(super) fn add(&mut self, frame: Frame<Bytes>, in_all: usize) {
         match frame.into_data().map_err(Frame::into_trailers) {
             Ok(data) => self.push(data, in_all),
             Err(Ok(more)) => self.trailers.get_or_insert_default().extend(more),
@@ -27,7 +27,7 @@ impl JoinedFrames {
     }
 
     /// Adds a frame of data.
-    pub fn push(&mut self, data: Bytes, in_all: usize) {
+    pub(super) fn push(&mut self, data: Bytes, in_all: usize) {
         if self.is_empty() {
             self.first = data;
         } else if !data.is_empty() {
@@ -40,27 +40,27 @@ impl JoinedFrames {
     }
 
     /// How many bytes there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.first.len() + self.all.len()
     }
 
     /// Whether there are no bytes.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// All data so far.
-    pub fn data(&self) -> &[u8] {
+    pub(super) fn data(&self) -> &[u8] {
         if self.all.is_empty() { &self.first } else { &self.all }
     }
 
     /// The trailer fields.
-    pub fn take_trailers(&mut self) -> Option<HeaderMap> {
+    pub(super) fn take_trailers(&mut self) -> Option<HeaderMap> {
         self.trailers.take()
     }
 
     /// All data, without a copy if there was only one frame.
-    pub fn into_bytes(mut self) -> Bytes {
+    pub(super) fn into_bytes(mut self) -> Bytes {
         if self.all.is_empty() {
             return self.first;
         }

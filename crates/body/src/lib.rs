@@ -15,7 +15,6 @@ mod unreachable;
 pub use body::CacheBody;
 pub use budget::{BodyBudget, BudgetShare};
 pub use buffered_response::BufferedResponse;
-pub use collect::{CollectedBody, UnfinishedReason, collect};
-pub use joined::JoinedFrames;
+pub use collect::{CollectedBody, UnfinishedReason, collect, collect_while};
 pub use observer::{BodyObserver, ObservedBody};
 pub use unreachable::is_unreachable;

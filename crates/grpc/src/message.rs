@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use bellwether_body::{BudgetShare, CollectedBody, JoinedFrames, UnfinishedReason};
+use bellwether_body::{BudgetShare, CollectedBody, UnfinishedReason, collect_while};
 use bytes::Bytes;
 use http_body::Body;
-use http_body_util::BodyExt;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 /// The bytes before each message: whether it is compressed, and its length.
 pub(super) const PREFIX: usize = 5;
@@ -26,38 +25,21 @@ pub(super) async fn read<B>(
 where
     B: Body<Data = Bytes>,
 {
-    let mut rest = Box::pin(body);
-    let mut begun = JoinedFrames::default();
     let pause = if share.is_some() { PAUSE } else { PAUSE_OF_CALLERS };
     let mut ends = None;
-    let why = loop {
-        let whole = whole_length(begun.data());
+    let bound = |begun: &[u8]| {
+        let whole = whole_length(begun);
         if whole.is_some_and(|whole| whole - PREFIX > most || begun.len() > whole) {
-            break UnfinishedReason::TooLarge;
+            return Err(UnfinishedReason::TooLarge);
         }
         if share.as_mut().is_some_and(|share| !share.grow_to(begun.len())) {
-            break UnfinishedReason::OverBudget;
+            return Err(UnfinishedReason::OverBudget);
         }
-        let frame = match whole == Some(begun.len()) {
-            true => {
-                let ends = *ends.get_or_insert_with(|| Instant::now() + pause);
-                match timeout_at(ends, rest.frame()).await {
-                    Ok(frame) => frame,
-                    Err(_) => break UnfinishedReason::TooSlow,
-                }
-            }
-            false => rest.frame().await,
-        };
-        match frame {
-            // The stated length is not trusted, so no capacity is reserved for it.
-            Some(frame) => begun.add(frame?, 0),
-            None => {
-                let trailers = begun.take_trailers();
-                return Ok(CollectedBody::Whole { data: begun.into_bytes(), trailers });
-            }
-        }
+        let is_last = whole == Some(begun.len());
+        Ok(is_last.then(|| *ends.get_or_insert_with(|| Instant::now() + pause)))
     };
-    Ok(CollectedBody::Unfinished { begun: begun.into_bytes(), rest, why })
+    // The stated length is not trusted, so no capacity is reserved for it.
+    collect_while(body, 0, bound).await
 }
 
 /// How long the trailers may take after the message. A server sends them with the message or right
@@ -96,6 +78,7 @@ mod tests {
     use super::*;
     use bellwether_body::{BodyBudget, CacheBody};
     use bellwether_testkit::fuzz::{Choices, fuzz};
+    use http_body_util::BodyExt;
 
     fn plenty() -> Option<BudgetShare> {
         Some(BodyBudget::new(usize::MAX).share())
