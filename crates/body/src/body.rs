@@ -12,19 +12,17 @@ use super::observer::BodyObserver;
 
 /// The body of a response: a stored one with its trailers, or one that passes through as the loader
 /// sends it.
-pub struct CacheBody<B>(BodySource<B>);
+pub struct CacheBody<B> {
+    /// What was stored, or read already.
+    data: Bytes,
+    rest: BodyRest<B>,
+}
 
-enum BodySource<B> {
-    Stored {
-        data: Bytes,
-        trailers: Option<HeaderMap>,
-    },
-    /// What was read already, the rest, and those that see every frame.
-    Passing {
-        begun: Bytes,
-        rest: Pin<Box<B>>,
-        observers: Vec<BodyObserver>,
-    },
+enum BodyRest<B> {
+    /// The trailers of a stored body.
+    Trailers(Option<HeaderMap>),
+    /// The rest of a body that passes through, and those that see every frame.
+    Passing { body: Pin<Box<B>>, observers: Vec<BodyObserver> },
 }
 
 impl<B> CacheBody<B> {
@@ -35,7 +33,7 @@ impl<B> CacheBody<B> {
 
     /// A stored body, with its trailers.
     pub fn stored(data: Bytes, trailers: Option<HeaderMap>) -> Self {
-        Self(BodySource::Stored { data, trailers })
+        Self { data, rest: BodyRest::Trailers(trailers) }
     }
 
     /// A body that passes through, of which nothing was read.
@@ -45,12 +43,12 @@ impl<B> CacheBody<B> {
 
     /// A body that passes through, of which `begun` was read: it begins with that.
     pub fn resumed(begun: Bytes, rest: Pin<Box<B>>) -> Self {
-        Self(BodySource::Passing { begun, rest, observers: Vec::new() })
+        Self { data: begun, rest: BodyRest::Passing { body: rest, observers: Vec::new() } }
     }
 
     /// The same body with one more observer. Without effect on a stored body.
     pub fn observed_by(mut self, by: BodyObserver) -> Self {
-        if let BodySource::Passing { observers, .. } = &mut self.0 {
+        if let BodyRest::Passing { observers, .. } = &mut self.rest {
             observers.push(by);
         }
         self
@@ -68,74 +66,63 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        match &mut self.0 {
-            BodySource::Stored { data, .. } if !data.is_empty() => {
-                Poll::Ready(Some(Ok(Frame::data(std::mem::take(data)))))
-            }
-            BodySource::Stored { trailers, .. } => {
+        let Self { data, rest } = &mut *self;
+        let polled = match rest {
+            _ if !data.is_empty() => Poll::Ready(Some(Ok(Frame::data(std::mem::take(data))))),
+            BodyRest::Trailers(trailers) => {
                 Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
             }
-            BodySource::Passing { begun, rest, observers } => {
-                let polled = match begun.is_empty() {
-                    true => rest.as_mut().poll_frame(cx),
-                    false => Poll::Ready(Some(Ok(Frame::data(std::mem::take(begun))))),
-                };
-                let is_end = rest.is_end_stream();
-                observers.iter_mut().for_each(|it| observe(it, &polled, is_end, cx));
-                polled
-            }
+            BodyRest::Passing { body, .. } => body.as_mut().poll_frame(cx),
+        };
+        if let BodyRest::Passing { body, observers } = rest {
+            let is_end = body.is_end_stream();
+            observers.iter().for_each(|it| observe(it, &polled, is_end));
         }
+        polled
     }
 
     /// Not before the trailers are read: servers stop polling once this is true.
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
-            BodySource::Stored { data, trailers } => data.is_empty() && trailers.is_none(),
-            BodySource::Passing { begun, rest, .. } => begun.is_empty() && rest.is_end_stream(),
-        }
+        self.data.is_empty()
+            && match &self.rest {
+                BodyRest::Trailers(trailers) => trailers.is_none(),
+                BodyRest::Passing { body, .. } => body.is_end_stream(),
+            }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
-            BodySource::Stored { data, trailers: None } => SizeHint::with_exact(data.len() as u64),
+        let left = match &self.rest {
+            BodyRest::Trailers(None) => SizeHint::with_exact(0),
             // For a body of exact length, servers send a `content-length` that the loader did not
             // send, and over HTTP/1.1 they omit its trailers.
-            BodySource::Stored { data, .. } => {
-                let mut hint = SizeHint::new();
-                hint.set_lower(data.len() as u64);
-                hint
-            }
-            BodySource::Passing { begun, rest, .. } => {
-                let read = begun.len() as u64;
-                let left = rest.size_hint();
-                let mut hint = SizeHint::new();
-                hint.set_lower(left.lower().saturating_add(read));
-                if let Some(upper) = left.upper() {
-                    hint.set_upper(upper.saturating_add(read));
-                }
-                hint
-            }
+            BodyRest::Trailers(Some(_)) => SizeHint::new(),
+            BodyRest::Passing { body, .. } => body.size_hint(),
+        };
+        let read = self.data.len() as u64;
+        let mut hint = SizeHint::new();
+        hint.set_lower(left.lower().saturating_add(read));
+        if let Some(upper) = left.upper() {
+            hint.set_upper(upper.saturating_add(read));
         }
+        hint
     }
 }
 
 /// Passes the result of a poll to the observer.
 fn observe<E>(
-    observer: &mut BodyObserver,
+    observer: &BodyObserver,
     polled: &Poll<Option<Result<Frame<Bytes>, E>>>,
     is_end: bool,
-    cx: &mut Context<'_>,
 ) {
     match polled {
-        Poll::Pending => return observer.poll_deadline(cx),
+        Poll::Pending => return,
         Poll::Ready(Some(Err(_))) => return observer.broke_off(),
         Poll::Ready(Some(Ok(frame))) => observer.saw(frame),
         Poll::Ready(None) => return observer.ended(),
     }
     // Servers do not poll a body again that says that it has ended.
-    match is_end {
-        true => observer.ended(),
-        false => observer.poll_deadline(cx),
+    if is_end {
+        observer.ended();
     }
 }
 
@@ -148,9 +135,9 @@ impl<B> Default for CacheBody<B> {
 /// Shows no content.
 impl<B> fmt::Debug for CacheBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            BodySource::Stored { data, .. } => write!(f, "CacheBody(stored, {} bytes)", data.len()),
-            BodySource::Passing { .. } => f.write_str("CacheBody(passing)"),
+        match &self.rest {
+            BodyRest::Trailers(_) => write!(f, "CacheBody(stored, {} bytes)", self.data.len()),
+            BodyRest::Passing { .. } => f.write_str("CacheBody(passing)"),
         }
     }
 }

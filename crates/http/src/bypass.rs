@@ -7,8 +7,7 @@ use bellwether::stats::RequestRecord;
 use bellwether::{BoxError, BypassReason, CacheStatus, StaleReason};
 use bellwether_body::{BodyObserver, CacheBody};
 use http::{HeaderMap, Request, Response};
-use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use super::cache_request::{CacheRequest, Origin, OriginBody, check_not_modified};
 use super::codec::HttpCodec;
@@ -147,15 +146,7 @@ async fn fetch_uncoalesced<S: Origin<(), B>, B: OriginBody>(
     };
     let answer = fetch_alone(exchange).await;
     let until = Instant::now() + shared.client.collect_within();
-    // A task holds the permit, as a body that its client does not read is not polled.
-    let (is_complete, completed) = oneshot::channel::<()>();
-    tokio::spawn(async move {
-        _ = timeout_at(until, completed).await;
-        drop(permit);
-    });
-    answer.map(|body| {
-        body.observed_by(BodyObserver::new(usize::MAX, until, move |_| drop(is_complete)))
-    })
+    answer.map(|body| body.observed_by(BodyObserver::new(usize::MAX, until, |_| drop(permit))))
 }
 
 async fn fetch_alone<S: Origin<(), B>, B: OriginBody>(
