@@ -75,9 +75,11 @@ const DIGESTS_OF_CONTENT: [HeaderName; 2] =
 
 /// The fields of a response to HEAD, with the length that the content of a GET would have.
 fn head_fields(cached: &CachedResponse) -> HeaderMap {
-    let mut headers = cached.response.headers.clone();
-    if cached.response.trailers.is_none() && !headers.contains_key(header::CONTENT_LENGTH) {
-        insert(&mut headers, header::CONTENT_LENGTH, &cached.response.body.len().to_string());
+    let stored = &cached.response;
+    let mut headers = stored.headers.clone();
+    let may_have_length = stored.trailers.is_none() && stored.status != StatusCode::NO_CONTENT;
+    if may_have_length && !headers.contains_key(header::CONTENT_LENGTH) {
+        insert(&mut headers, header::CONTENT_LENGTH, &stored.body.len().to_string());
     }
     headers
 }

@@ -94,3 +94,14 @@ async fn what_the_layer_says_of_a_head_is_not_stored() {
     assert_eq!(answer.headers().get_all("cache-status").iter().count(), 1, "{answer:?}");
     assert_eq!((answer.status(), field(&answer, "etag")), (StatusCode::OK, "\"1\""));
 }
+
+/// RFC 9110, section 8.6.
+#[tokio::test(start_paused = true)]
+async fn a_head_of_a_stored_response_without_content_has_no_length() {
+    let origin = Origin::new(async |_, _| Ok(page(&[(":status", "204"), MINUTE], "")));
+    let cache = cached(&memory().build().unwrap(), &origin);
+    get(&cache, &[]).await;
+    let answer = ask(&cache, "HEAD", "http://shop/item", &[]).await;
+    assert!(is_hit(&answer) && answer.status() == StatusCode::NO_CONTENT, "{answer:?}");
+    assert!(!answer.headers().contains_key("content-length"), "{answer:?}");
+}
