@@ -101,6 +101,8 @@ enum Plan {
     Unsafe(InvalidationTarget),
     /// It is forwarded.
     Forward(ForwardReason),
+    /// It would be forwarded, and says `only-if-cached`.
+    NotKept,
     /// Its route lacks a parameter of the key.
     Refuse(String),
 }
@@ -126,7 +128,10 @@ impl Plan {
         };
         let demand = shared.rules.demand(&parts.headers);
         if let Some(why) = bypass_reason(shared, parts, body, &demand) {
-            return Self::Forward(why);
+            return match demand.only_if_cached && shared.client.is_enabled() {
+                true => Self::NotKept,
+                false => Self::Forward(why),
+            };
         }
         Self::Cached(key, demand)
     }
@@ -150,7 +155,7 @@ fn bypass_reason<B: Body>(
         (has_content(headers, body), ("bypass", Some("content"))),
         (headers.contains_key(header::UPGRADE), ("bypass", Some("upgrade"))),
         (rules::names_others(headers), ("bypass", Some("connection"))),
-        (demand.no_store, ("request", Some("no-store"))),
+        (demand.no_store && !demand.only_if_cached, ("request", Some("no-store"))),
         (has_precondition, ("request", Some("precondition"))),
     ];
     if let Some((_, why)) = reasons.into_iter().find(|(is_so, _)| *is_so) {
@@ -195,6 +200,7 @@ async fn answer<S: Origin<Q, B>, Q: Default + Send + 'static, B: OriginBody>(
             let request = Request::from_parts(parts, body);
             unsafe_request::send(fetch, request, target).await
         }
+        Plan::NotKept => refusal::not_kept(),
         Plan::Refuse(name) => refusal::unknown(&name),
     };
     record.end(response.extensions().get().unwrap_or(&CacheStatus::Failed));

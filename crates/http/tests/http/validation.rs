@@ -151,6 +151,21 @@ async fn only_if_cached_without_a_stored_response_is_504() {
     assert_eq!(text(get(&cache, &only).await).await, "answer 0");
 }
 
+/// RFC 9111, section 5.2.1.7.
+#[tokio::test(start_paused = true)]
+async fn only_if_cached_never_reaches_the_origin_whatever_else_is_said() {
+    let origin = validating(MINUTE);
+    let cache = cached(&memory().build().unwrap(), &origin);
+    let only = [("cache-control", "no-store, only-if-cached")];
+    let conditional = [("cache-control", "only-if-cached"), ("if-match", "\"other\"")];
+    for fields in [&only[..], &conditional] {
+        assert_eq!(get(&cache, fields).await.status(), StatusCode::GATEWAY_TIMEOUT);
+    }
+    assert_eq!(origin.asked(), 0);
+    get(&cache, &[]).await;
+    assert_eq!(text(get(&cache, &only).await).await, "answer 0");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_to_be_kept_for_this_request_is_not() {
     let origin = Origin::counting(MINUTE);
