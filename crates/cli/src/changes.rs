@@ -1,11 +1,13 @@
 //! What a database says of its table of changes.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use bellwether_sql::json_parts;
 use serde_json::Value;
 use sqlx::any::install_default_drivers;
-use sqlx::{AnyPool, Error};
+use sqlx::{AnyConnection, Connection, Error};
+use tokio::time::timeout;
 
 use crate::CliError;
 use crate::finding::{FINE, Finding, MEND, NOTE};
@@ -14,7 +16,6 @@ use crate::typed_key::TypedKey;
 
 /// Examines the table, and whether followers see to it.
 pub(crate) async fn examine(url: &str) -> Vec<Finding> {
-    install_default_drivers();
     match of_table(url).await {
         Ok(findings) => findings,
         Err(error) => vec![("changes", MEND, error.to_string())],
@@ -30,16 +31,16 @@ pub(crate) struct KeyChanges {
 
 /// Counts the rows of a key, and those that wait, were applied or have failed.
 pub(crate) async fn of_key(url: &str, typed: Option<&TypedKey>) -> Result<KeyChanges, CliError> {
-    install_default_drivers();
-    let pool = AnyPool::connect(url).await?;
-    let kinds = sqlx::query_scalar(KINDS).fetch_all(&pool).await?;
+    let mut connection = connected(url).await?;
+    let kinds = sqlx::query_scalar(KINDS).fetch_all(&mut connection).await?;
     let Some(typed) = typed else {
         let why = "rows have keys: give the key, or --keys";
         return Ok(KeyChanges { fields: vec![("changes", why.into())], kinds });
     };
     let statement = if is_postgres(url) { POSTGRES_OF_KEY } else { MYSQL_OF_KEY };
     let rows = sqlx::query_as(statement).bind(typed.name()).bind(json_parts(&typed.key()?));
-    let (pending, oldest, applied, last, failed, failure): OfKey = rows.fetch_one(&pool).await?;
+    let (pending, oldest, applied, last, failed, failure): OfKey =
+        rows.fetch_one(&mut connection).await?;
     let ago = |age: Option<i64>| -> Value {
         age.map(|age| millis(Duration::from_millis(age.unsigned_abs()))).into()
     };
@@ -62,11 +63,18 @@ fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres")
 }
 
+/// Not a pool, which tries for half a minute and does not say why it failed.
+async fn connected(url: &str) -> Result<AnyConnection, Error> {
+    install_default_drivers();
+    let connecting = timeout(Duration::from_secs(10), AnyConnection::connect(url));
+    connecting.await.unwrap_or_else(|_| Err(Error::Io(ErrorKind::TimedOut.into())))
+}
+
 async fn of_table(url: &str) -> Result<Vec<Finding>, Error> {
-    let pool = AnyPool::connect(url).await?;
+    let mut connection = connected(url).await?;
     let statement = if is_postgres(url) { POSTGRES } else { MYSQL };
     let (pending, oldest, failed, followed): (i64, i64, i64, i64) =
-        sqlx::query_as(statement).fetch_one(&pool).await?;
+        sqlx::query_as(statement).fetch_one(&mut connection).await?;
     let waits = match (pending, oldest) {
         (0, _) => (FINE, "no change waits".to_owned()),
         (_, ..30) => (FINE, format!("{pending} changes wait, the oldest for {oldest} s")),
