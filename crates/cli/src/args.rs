@@ -48,7 +48,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         what: TargetArgs,
         /// Over how many seconds the entries of a tag become stale, to spare the source.
-        #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
+        #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds, conflicts_with_all = ["kind", "digest"])]
         over: Duration,
     },
     /// Apply what a database has recorded: by triggers, functions, or a program. Without it, a program does so itself.
