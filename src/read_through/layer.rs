@@ -324,11 +324,11 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
 
     /// Sets the largest answer that is stored, encoded, in bytes. A larger one is not stored: callers
     /// of its process share it, and each other process that waits makes an uncached load.
-    /// [`build`](Self::build) fails if it is not from 1 to 512 MiB, the most that Redis can hold.
+    /// [`build`](Self::build) fails if it is not from 1 to 511 MiB: Redis holds 512 MiB, with the head of an entry.
     ///
     /// Default: 1 MiB. Larger values cost a shared store more than they save.
     pub fn max_entry_bytes(self, most: usize) -> Self {
-        self.set(|p| &mut p.max_entry_bytes, within("max entry bytes", most, 1, 512 * 1024 * 1024))
+        self.set(|p| &mut p.max_entry_bytes, within("max entry bytes", most, 1, 511 * 1024 * 1024))
     }
 
     /// Sets how much longer a load may take after the head of its answer, for [adapters](crate::adapter)
