@@ -33,11 +33,16 @@ pub(super) fn versioned(name: Arc<str>, version: Option<u32>) -> Result<Arc<str>
 /// Warns if another cache of this name has other options.
 pub(super) fn register(name: &Arc<str>, statistics: &Arc<Statistics>, policy: &Policy) {
     let mut caches = locked(&CACHES);
-    caches.retain(|_, (alive, _)| alive.strong_count() > 0);
-    let (_, known) = caches
-        .entry(Arc::clone(name))
-        .or_insert_with(|| (Arc::downgrade(statistics), policy.clone()));
-    if known != policy {
+    // Not each time: a program may have a hundred thousand.
+    if caches.len().is_power_of_two() {
+        caches.retain(|_, (alive, _)| alive.strong_count() > 0);
+    }
+    let this = || (Arc::downgrade(statistics), policy.clone());
+    let known = caches.entry(Arc::clone(name)).or_insert_with(this);
+    if known.0.strong_count() == 0 {
+        *known = this();
+    }
+    if known.1 != *policy {
         let message = "two caches of one name have different options: build one and clone it, or \
                        give each a name of its own";
         statistics.warn(Statistics::ONCE, [message, ""], None, None);

@@ -216,3 +216,16 @@ async fn the_longest_key_is_accepted() {
     let answered = uploads(&Loader::new()).call(Key::MAX_BYTES as u64).await;
     assert_eq!(answered.unwrap(), 1);
 }
+
+/// As a program may have one for each of its tenants.
+#[test]
+fn the_time_to_build_a_cache_does_not_grow_with_their_number() {
+    let began = Instant::now();
+    let store = MemoryStore::new(10);
+    let cache = |tenant| -> Cache<u64, u64> {
+        let name = format!("settings.tenant-{tenant}");
+        Cache::builder(&name, store.clone()).ttl(Duration::from_secs(60)).build().expect("options")
+    };
+    let caches: Vec<_> = (0..12_000).map(cache).collect();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?} for {}", began.elapsed(), caches.len());
+}
