@@ -1,6 +1,7 @@
 //! Typing errors, values, and servers that are hostile.
 
 use std::process::Output;
+use std::time::{Duration, Instant};
 
 use bellwether::Key;
 use bellwether_sql::Migrations;
@@ -93,6 +94,30 @@ async fn a_time_longer_than_any_lifetime_is_refused() {
     let Output { status, stderr, .. } = place.command(&args).output().await.expect("it runs");
     let said = String::from_utf8(stderr).expect("a text");
     assert!(status.code() == Some(2) && said.contains("366 days"), "{said}");
+}
+
+/// All of an entry becomes stale at once.
+#[tokio::test]
+async fn a_time_for_one_entry_is_refused() {
+    let place = Place::single();
+    let args = ["expire", "item", "1", "--over", "60"];
+    let Output { status, stderr, .. } = place.command(&args).output().await.expect("it runs");
+    let said = String::from_utf8(stderr).expect("a text");
+    assert!(status.code() == Some(2) && said.contains("--over"), "{said}");
+}
+
+#[tokio::test]
+async fn a_database_that_is_not_there_is_said_at_once() {
+    let place = Place::single();
+    for database in
+        ["postgres://cache:secret@127.0.0.1:1/shop", "mysql://cache:secret@127.0.0.1:1/shop"]
+    {
+        let began = Instant::now();
+        let shown = place.run(&["inspect", "item", "1", "--database", database]).await;
+        let said = shown["changes"].as_str().expect("an error");
+        assert!(said.contains("refused") && !said.contains("secret"), "{said}");
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
 }
 
 /// A server that answers all by what a terminal obeys. Returns its address.
