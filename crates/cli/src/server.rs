@@ -98,7 +98,8 @@ fn credentials(user: String, file: PathBuf) -> impl CredentialsProvider {
     move || {
         let (user, file) = (user.clone(), file.clone());
         async move {
-            let password = tokio::fs::read_to_string(file).await?;
+            let read = tokio::fs::read_to_string(&file).await;
+            let password = read.map_err(|error| format!("{}: {error}", file.display()))?;
             Ok(RedisCredentials::new(user, password.trim()))
         }
     }

@@ -101,17 +101,22 @@ async fn a_password_is_read_from_a_file_and_never_shown() {
     let server = RedisServer::start();
     server.url_of_user(&["~bw:*", "&bw:*", "+@all"]);
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("secret-{}", server.port()));
-    let run = async |password: &str| {
-        fs::write(&file, password).expect("a file");
+    let run = async |password: Option<&str>| {
+        if let Some(password) = password {
+            fs::write(&file, password).expect("a file");
+        }
         let mut command = bellwether();
         command.args(["inspect", "item", "1", "--namespace", "shop", "--user", "bw"]);
         command.args(["--url", &server.url(), "--password-file"]).arg(&file);
         let output = command.output().await.expect("it runs");
         (output.status.code(), format!("{output:?}"))
     };
-    let (code, said) = run("secret\n").await;
+    let (code, said) = run(None).await;
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(file.to_str().expect("a text")), "{said}");
+    let (code, said) = run(Some("secret\n")).await;
     assert_eq!(code, Some(0), "{said}");
-    let (code, said) = run("hunter2").await;
+    let (code, said) = run(Some("hunter2")).await;
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("WRONGPASS") && !said.contains("hunter2"), "{said}");
 }
