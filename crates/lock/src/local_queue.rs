@@ -25,8 +25,6 @@ pub struct LocalQueues(Arc<QueueTable>);
 struct QueueTable {
     /// Held for a map operation, never across an `.await`. No task is woken while it is held.
     queues: Mutex<HashMap<Digest, LocalQueue>>,
-    /// Notified when a release has ended. Only tries and tickets with a permit wait for that.
-    released: Notify,
 }
 
 /// The queue of one key. It is removed when it has no permit, no waiter and no release.
@@ -38,6 +36,9 @@ struct LocalQueue {
     places: HashMap<Owner, u64>,
     /// How many owners have waited.
     arrived: u64,
+    /// Notified when a release has ended. Only tries and a ticket with a permit wait for that, and make it. They
+    /// keep the queue in use.
+    released: Option<Arc<Notify>>,
     /// How many releases are under way.
     releases: usize,
 }
@@ -156,18 +157,25 @@ impl LocalQueues {
     /// Waits for the releases of a key that are under way, until then at most.
     async fn released(&self, digest: Digest, until: Instant) {
         let released = async {
-            loop {
-                let mut changed = pin!(self.0.released.notified());
+            while let Some(released) = self.end_of_release(digest) {
+                let mut ended = pin!(released.notified());
                 // Enabled before the check, so that an end after the check is not missed.
-                changed.as_mut().enable();
-                if locked(&self.0.queues).get(&digest).is_none_or(|queue| queue.releases == 0) {
+                ended.as_mut().enable();
+                if self.end_of_release(digest).is_none() {
                     return;
                 }
-                changed.await;
+                ended.await;
             }
         };
         // A timeout is no error: the lock itself knows whether the key is free.
         let _ = timeout_at(until, released).await;
+    }
+
+    /// What is notified when a release of a key has ended, if one is under way.
+    fn end_of_release(&self, digest: Digest) -> Option<Arc<Notify>> {
+        let mut queues = locked(&self.0.queues);
+        let queue = queues.get_mut(&digest).filter(|queue| queue.releases > 0)?;
+        Some(Arc::clone(queue.released.get_or_insert_default()))
     }
 }
 
@@ -264,8 +272,12 @@ impl PendingRelease {
     /// Attempts no longer wait for the release. The queue has a holder until it ends.
     pub(super) fn stop_waiting(&mut self) {
         if std::mem::take(&mut self.is_awaited) {
-            self.queues.change(self.digest, |queue| queue.releases -= 1);
-            self.queues.0.released.notify_waiters();
+            let mut released = None;
+            self.queues.change(self.digest, |queue| {
+                queue.releases -= 1;
+                released = queue.released.clone();
+            });
+            released.inspect(|released| released.notify_waiters());
         }
     }
 }
