@@ -36,7 +36,7 @@ async fn main() -> ExitCode {
     match run(Args::parse()).await {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("bellwether: {}", output::harmless(&error.to_string()));
+            output::note(&error.to_string());
             ExitCode::FAILURE
         }
     }

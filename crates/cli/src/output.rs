@@ -39,6 +39,11 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
     writeln!(io::stdout(), "{}", harmless(text))
 }
 
+/// Says something beside the results. It is lost where `eprintln!` would panic, as in `bellwether inspect 2>&1 | head`.
+pub(crate) fn note(text: &str) {
+    _ = writeln!(io::stderr(), "bellwether: {}", harmless(text));
+}
+
 /// A text without what a terminal obeys: servers and their replies are not trusted. It stays JSON if it is.
 pub(crate) fn harmless(text: &str) -> String {
     let is_obeyed = |letter: char| {

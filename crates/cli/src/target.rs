@@ -8,6 +8,7 @@ use bellwether_redis::by_digest::WithdrawnDigest;
 use crate::CliError;
 use crate::known_keys::KnownKeysArgs;
 use crate::nodes::scan;
+use crate::output::note;
 use crate::server::ServerArgs;
 use crate::typed_key::{TypedKey, bytes};
 
@@ -92,7 +93,7 @@ async fn search(server: &ServerArgs, hex: &str) -> Result<Digest, CliError> {
     let client = server.client(Default::default()).await?;
     let prefix = format!("bw:{}:{{", client.options().namespace());
     let pattern = format!("{prefix}{hex}*");
-    eprintln!("bellwether: searching at most {MOST_NAMES} names for {pattern}");
+    note(&format!("searching at most {MOST_NAMES} names for {pattern}"));
     let mut found = BTreeSet::new();
     let has_read_all = scan(&client, &pattern, MOST_NAMES, |name| {
         let name = name.strip_prefix(&prefix).and_then(|name| name.split('}').next());

@@ -1,5 +1,6 @@
 //! Typing errors, values, and servers that are hostile.
 
+use std::fs::OpenOptions;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -117,6 +118,16 @@ async fn a_database_that_is_not_there_is_said_at_once() {
         let said = shown["changes"].as_str().expect("an error");
         assert!(said.contains("refused") && !said.contains("secret"), "{said}");
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_can_print_nothing_ends_with_its_exit_code() {
+    let full = || OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    for command in [&["inspect", "item", "1"][..], &["inspect", "item#0f3a99c1"]] {
+        let mut inspect = Place::single().command(command);
+        inspect.stdout(full()).stderr(full());
+        assert_eq!(inspect.status().await.expect("it runs").code(), Some(1), "{command:?}");
     }
 }
 
