@@ -31,7 +31,7 @@ pub(crate) struct KeyChanges {
 
 /// Counts the rows of a key, and those that wait, were applied or have failed.
 pub(crate) async fn of_key(url: &str, typed: Option<&TypedKey>) -> Result<KeyChanges, CliError> {
-    let mut connection = connected(url).await?;
+    let mut connection: AnyConnection = connected(url).await?;
     let kinds = sqlx::query_scalar(KINDS).fetch_all(&mut connection).await?;
     let Some(typed) = typed else {
         let why = "rows have keys: give the key, or --keys";
@@ -64,14 +64,14 @@ fn is_postgres(url: &str) -> bool {
 }
 
 /// Not a pool, which tries for half a minute and does not say why it failed.
-async fn connected(url: &str) -> Result<AnyConnection, Error> {
+pub(crate) async fn connected<C: Connection>(url: &str) -> Result<C, Error> {
     install_default_drivers();
-    let connecting = timeout(Duration::from_secs(10), AnyConnection::connect(url));
+    let connecting = timeout(Duration::from_secs(10), C::connect(url));
     connecting.await.unwrap_or_else(|_| Err(Error::Io(ErrorKind::TimedOut.into())))
 }
 
 async fn of_table(url: &str) -> Result<Vec<Finding>, Error> {
-    let mut connection = connected(url).await?;
+    let mut connection: AnyConnection = connected(url).await?;
     let statement = if is_postgres(url) { POSTGRES } else { MYSQL };
     let (pending, oldest, failed, followed): (i64, i64, i64, i64) =
         sqlx::query_as(statement).fetch_one(&mut connection).await?;

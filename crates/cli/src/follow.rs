@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use bellwether_sql::{ChangesDatabase, Follower, FollowerHandle, FollowerStats};
-use sqlx::{MySql, Pool, Postgres};
+use sqlx::{Connection, MySql, Pool, Postgres};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::interval;
+use tokio::time::{interval, timeout};
 
 use crate::CliError;
+use crate::changes::connected;
 use crate::output::{millis, show};
 use crate::server::{ServerArgs, seconds};
 
@@ -52,7 +53,8 @@ pub(crate) async fn run(
             _ = interrupted.recv() => break,
         }
     }
-    follower.shutdown().await;
+    // It may wait for a database that is gone. What it has taken is left to others.
+    _ = timeout(GRACE, follower.shutdown()).await;
     Ok(true)
 }
 
@@ -60,7 +62,9 @@ async fn start<D: ChangesDatabase>(
     server: &ServerArgs,
     args: &FollowArgs,
 ) -> Result<FollowerHandle, CliError> {
-    let pool = Pool::<D>::connect(&args.database).await?;
+    // A pool would not say why it cannot connect.
+    connected::<D::Connection>(&args.database).await?.close().await?;
+    let pool = Pool::<D>::connect_lazy(&args.database)?;
     let mut follower = Follower::new(pool, server.store()?);
     if let Some(schema) = &args.schema {
         follower = follower.schema(schema);
@@ -87,3 +91,6 @@ fn report(stats: &FollowerStats, json: bool) -> Result<(), CliError> {
     ];
     Ok(show(record, json)?)
 }
+
+/// How long it may take to end.
+const GRACE: Duration = Duration::from_secs(5);

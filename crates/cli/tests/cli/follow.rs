@@ -1,6 +1,7 @@
 //! `follow` on a real database.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use bellwether::store::{Store, Tags};
 use bellwether_redis::RedisStore;
@@ -8,6 +9,7 @@ use bellwether_sql::Migrations;
 use bellwether_testkit::servers::{MariaDbServer, PostgresServer, RedisServer};
 use sqlx::{MySql, Postgres};
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::time::timeout;
 
 use crate::place::{Place, bellwether, fill, item, json};
 
@@ -66,4 +68,23 @@ async fn follow_without_the_table_says_what_is_missing() {
     assert!(!output.status.success() && message.contains("bellwether_caches"), "{message}");
     let help = bellwether().args(["follow", "--help"]).output().await.expect("it runs");
     assert!(String::from_utf8_lossy(&help.stdout).contains("--also"));
+}
+
+#[tokio::test]
+async fn follow_ends_when_it_is_told_to_without_its_database() {
+    let (mut postgres, place) = (PostgresServer::start(), Place::single());
+    postgres.command(Migrations::<Postgres>::SQL);
+    let args = ["follow", &postgres.url(), "--cache", "item", "--every", "0.1"];
+    let mut follow = place.command(&args).stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut lines = BufReader::new(follow.stdout.take().expect("its output")).lines();
+    lines.next_line().await.expect("a line");
+    postgres.kill();
+    // It looks once a second, and then waits for a connection, for half a minute.
+    for _ in 0..30 {
+        lines.next_line().await.expect("a line");
+    }
+    let pid = follow.id().expect("it runs").to_string();
+    std::process::Command::new("kill").arg(&pid).status().expect("it is there");
+    let ended = timeout(Duration::from_secs(15), follow.wait()).await.expect("it ends");
+    assert!(ended.expect("a status").success());
 }

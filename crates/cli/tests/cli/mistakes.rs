@@ -117,6 +117,11 @@ async fn a_database_that_is_not_there_is_said_at_once() {
         let shown = place.run(&["inspect", "item", "1", "--database", database]).await;
         let said = shown["changes"].as_str().expect("an error");
         assert!(said.contains("refused") && !said.contains("secret"), "{said}");
+        let follow = ["follow", database, "--cache", "item"];
+        let Output { status, stderr, .. } = place.command(&follow).output().await.expect("it runs");
+        let said = String::from_utf8(stderr).expect("a text");
+        assert_eq!(status.code(), Some(1));
+        assert!(said.contains("refused") && !said.contains("secret"), "{said}");
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
 }
