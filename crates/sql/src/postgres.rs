@@ -10,7 +10,8 @@ use super::dialect::{BoundValue, Dialect, Statements, bound, run_statements, sta
 
 impl Dialect for Postgres {
     const STATEMENTS: Statements = statements!("postgres");
-    const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+    /// The server gives back what a follower has taken that is frozen, or whose machine is gone.
+    const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '30s'";
 
     fn schema(_: &Pool<Self>) -> String {
         "public".to_owned()

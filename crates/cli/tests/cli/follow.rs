@@ -6,10 +6,12 @@ use std::time::Duration;
 use bellwether::store::{Store, Tags};
 use bellwether_redis::RedisStore;
 use bellwether_sql::Migrations;
+use bellwether_testkit::processes::freeze;
 use bellwether_testkit::servers::{MariaDbServer, PostgresServer, RedisServer};
+use bellwether_testkit::wait::PATIENCE;
 use sqlx::{MySql, Postgres};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::place::{Place, bellwether, fill, item, json};
 
@@ -68,6 +70,39 @@ async fn follow_without_the_table_says_what_is_missing() {
     assert!(!output.status.success() && message.contains("bellwether_caches"), "{message}");
     let help = bellwether().args(["follow", "--help"]).output().await.expect("it runs");
     assert!(String::from_utf8_lossy(&help.stdout).contains("--also"));
+}
+
+/// To its database, it is like one whose machine has lost its power.
+#[tokio::test]
+async fn the_rows_of_a_frozen_follower_are_applied_by_others() {
+    let (postgres, redis) = (PostgresServer::start(), RedisServer::start());
+    postgres.command(Migrations::<Postgres>::SQL);
+    let follow = || {
+        let mut command = bellwether();
+        let (database, url) = (postgres.url(), redis.url());
+        command.args(["follow", &database, "--cache", "item", "--timeout", "60"]);
+        command.args(["--url", &url, "--namespace", "shop"]).stdout(Stdio::null());
+        command.spawn().expect("it runs")
+    };
+    let pending = |lock| {
+        let rows = format!("SELECT FROM bellwether_changes WHERE applied_at IS NULL {lock}");
+        postgres.command(&format!("SELECT count(*) FROM ({rows}) AS rows")) != "0"
+    };
+    let frozen = follow();
+    postgres.command("SELECT bellwether_invalidate('item', 1)");
+    while pending("") {}
+    redis.stop();
+    postgres.command("SELECT bellwether_invalidate('item', 42)");
+    while pending("FOR UPDATE SKIP LOCKED") {}
+    freeze(frozen.id().expect("it runs"));
+    redis.resume();
+    let _other = follow();
+    let applied = async {
+        while pending("") {
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(PATIENCE, applied).await.expect("another follower applies it");
 }
 
 #[tokio::test]
