@@ -7,30 +7,47 @@
 -- Two at once would make the same table.
 SELECT pg_advisory_xact_lock(hashtext('bellwether'));
 
-CREATE TABLE IF NOT EXISTS public.bellwether_changes (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    -- 'key', 'tag', or 'all': what clearable caches hold.
-    target text NOT NULL CHECK (target IN ('key', 'tag', 'all')),
-    -- The name of the cache, or the kind of the tag.
-    name text NOT NULL,
-    -- The parts of the key, as bellwether_part gives them.
-    parts jsonb NOT NULL CHECK (jsonb_typeof(parts) = 'array'),
-    -- NULL invalidates. Else the entries become stale over so many milliseconds.
-    expire_ms bigint CHECK (expire_ms >= 0),
-    made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- The stores that have it, by their places, while others do not.
-    reached text NOT NULL DEFAULT '',
-    applied_at timestamptz,
-    -- Why it can never be applied.
-    failure text
-) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
-COMMENT ON TABLE public.bellwether_changes IS 'bellwether 1';
-CREATE INDEX IF NOT EXISTS bellwether_changes_pending
-    ON public.bellwether_changes (least(length(reached), 1), id) WHERE applied_at IS NULL AND failure IS NULL;
-CREATE INDEX IF NOT EXISTS bellwether_changes_applied
-    ON public.bellwether_changes (applied_at, id) WHERE applied_at IS NOT NULL;
-CREATE INDEX IF NOT EXISTS bellwether_changes_failed
-    ON public.bellwether_changes (made_at) WHERE failure IS NOT NULL;
+-- Wakes the followers. A transaction sends one message, however often this is called. PostgreSQL lets
+-- transactions with a message commit one after the other: `ALTER DATABASE ... SET bellwether.notify = off` sends
+-- none, and followers find the rows by reading.
+CREATE OR REPLACE FUNCTION public.bellwether_wake() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pg_notify('bellwether_changes', TG_TABLE_SCHEMA);
+    RETURN NULL;
+END $$;
+
+-- What is there is left alone: to lock the table would wait for each writer, and others would wait for that.
+DO $make$ BEGIN
+    IF to_regclass('public.bellwether_changes') IS NOT NULL THEN RETURN; END IF;
+    CREATE TABLE public.bellwether_changes (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        -- 'key', 'tag', or 'all': what clearable caches hold.
+        target text NOT NULL CHECK (target IN ('key', 'tag', 'all')),
+        -- The name of the cache, or the kind of the tag.
+        name text NOT NULL,
+        -- The parts of the key, as bellwether_part gives them.
+        parts jsonb NOT NULL CHECK (jsonb_typeof(parts) = 'array'),
+        -- NULL invalidates. Else the entries become stale over so many milliseconds.
+        expire_ms bigint CHECK (expire_ms >= 0),
+        made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        -- The stores that have it, by their places, while others do not.
+        reached text NOT NULL DEFAULT '',
+        applied_at timestamptz,
+        -- Why it can never be applied.
+        failure text
+    ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+    COMMENT ON TABLE public.bellwether_changes IS 'bellwether 1';
+    CREATE INDEX bellwether_changes_pending
+        ON public.bellwether_changes (least(length(reached), 1), id) WHERE applied_at IS NULL AND failure IS NULL;
+    CREATE INDEX bellwether_changes_applied
+        ON public.bellwether_changes (applied_at, id) WHERE applied_at IS NOT NULL;
+    CREATE INDEX bellwether_changes_failed
+        ON public.bellwether_changes (made_at) WHERE failure IS NOT NULL;
+    CREATE TRIGGER bellwether_wake AFTER INSERT ON public.bellwether_changes
+        FOR EACH STATEMENT WHEN (current_setting('bellwether.notify', true) IS DISTINCT FROM 'off')
+        EXECUTE FUNCTION public.bellwether_wake();
+END $make$;
 
 -- The kinds of keys that a name stands for, of all followers: a cache of another version has another kind.
 CREATE TABLE IF NOT EXISTS public.bellwether_caches (
@@ -133,19 +150,6 @@ CREATE OR REPLACE FUNCTION public.bellwether_clear() RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO public.bellwether_changes (target, name, parts) VALUES ('all', '', '[]')
 $$;
-
--- Wakes the followers. A transaction sends one message, however often this is called. PostgreSQL lets
--- transactions with a message commit one after the other: `ALTER DATABASE ... SET bellwether.notify = off` sends
--- none, and followers find the rows by reading.
-CREATE OR REPLACE FUNCTION public.bellwether_wake() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    PERFORM pg_notify('bellwether_changes', TG_TABLE_SCHEMA);
-    RETURN NULL;
-END $$;
-CREATE OR REPLACE TRIGGER bellwether_wake AFTER INSERT ON public.bellwether_changes
-    FOR EACH STATEMENT WHEN (current_setting('bellwether.notify', true) IS DISTINCT FROM 'off')
-    EXECUTE FUNCTION public.bellwether_wake();
 
 -- For triggers FOR EACH ROW: bellwether_changed('key', 'item', 'id') records, of a row that has changed, the old and the
 -- new key in the cache `item`; ('tag', 'shelf', 'shelf_id') a tag. Several columns are the parts, in this order.

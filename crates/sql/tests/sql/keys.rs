@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use bellwether::{Cache, CacheKey};
 use bellwether_sql::ChangeLog;
+use bellwether_testkit::wait::PATIENCE;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::place::Place;
@@ -102,4 +104,17 @@ async fn the_table_can_be_made_twice_at_once_and_in_a_schema_of_its_own() {
     while place.value(waits).await > 0 {}
     assert_eq!(crate::place::stored(&place.items, 42).await, None);
     drop(follower);
+}
+
+/// As when a service is deployed beside a long job.
+#[tokio::test]
+async fn the_migrations_of_a_start_wait_for_no_writer() {
+    let place = Place::start().await;
+    let mut writer = place.pool.begin().await.expect("a transaction");
+    let record = sqlx::raw_sql("SELECT bellwether_invalidate('item', 42)");
+    record.execute(&mut *writer).await.expect("a row");
+    let migrations = bellwether_sql::Migrations::new(place.pool.clone());
+    let run = timeout(PATIENCE, migrations.run()).await;
+    run.expect("they wait for nothing").expect("the table");
+    writer.commit().await.expect("a commit");
 }
