@@ -178,8 +178,8 @@ END $$;
 -- and new. With ('items', 'key', 'item', 'id', '>1000', 'items'), one that changes more than 1000 keys records the tag
 -- `items` instead.
 --
--- The triggers call a function of their own, whose statements are planned once for each session. It writes with the
--- rights of the role that has called this.
+-- With other columns, it adds triggers. They call a function of their own, whose statements are planned once for each
+-- session. It writes with the rights of the role that has called this. To end them, drop it with CASCADE.
 CREATE OR REPLACE FUNCTION public.bellwether_watch(changed regclass, VARIADIC args text[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -191,6 +191,7 @@ DECLARE
     records text;
     body text := '';
     op text;
+    digest text;
     function text;
 BEGIN
     IF cardinality(args) < 3 OR args[1] NOT IN ('key', 'tag') THEN
@@ -219,12 +220,13 @@ BEGIN
         END IF;
         body := body || format('IF TG_OP = %L THEN %s END IF; ', upper(op), records);
     END LOOP;
-    function := format('public.%I', format('bellwether_%s_%s', changed::oid, md5(args[1] || ' ' || args[2])));
+    digest := md5((args[:2] || columns)::text);
+    function := format('public.%I', format('bellwether_%s_%s', changed::oid, digest));
     EXECUTE format('CREATE OR REPLACE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER '
         'SET search_path = pg_catalog, pg_temp AS %L', function, 'BEGIN ' || body || 'RETURN NULL; END');
     FOREACH op IN ARRAY ARRAY['insert', 'update', 'delete', 'truncate'] LOOP
         EXECUTE format('CREATE OR REPLACE TRIGGER %I %s %s ON %s %s FOR EACH STATEMENT EXECUTE FUNCTION %s()',
-            format('bellwether_%s_%s_%s', op, args[1], args[2]),
+            format('bellwether_%s_%s_%s_%s', op, left(digest, 8), args[1], args[2]),
             CASE op WHEN 'truncate' THEN 'BEFORE' ELSE 'AFTER' END, op, changed,
             CASE op WHEN 'insert' THEN 'REFERENCING NEW TABLE AS new_rows'
                 WHEN 'update' THEN 'REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows'

@@ -60,6 +60,24 @@ async fn foreign_keys_that_cascade_are_changes_too() {
     assert_eq!(recorded(&place).await, expected);
 }
 
+/// The friends of both have changed.
+#[tokio::test]
+async fn a_table_can_be_watched_by_several_columns_for_one_cache() {
+    let place = Place::start().await;
+    place.run("CREATE TABLE friends (one bigint, other bigint)").await;
+    let name = "friends_of_a_user_in_a_cache_with_a_name_of_more_than_63_bytes_";
+    for column in ["one", "other"] {
+        for name in [format!("{name}a"), format!("{name}b")] {
+            place
+                .run(&format!("SELECT bellwether_watch('friends', 'key', '{name}', '{column}')"))
+                .await;
+        }
+    }
+    place.run("INSERT INTO friends VALUES (1, 2)").await;
+    let expected = ["a [1]", "a [2]", "b [1]", "b [2]"].map(|end| format!("key {name}{end}"));
+    assert_eq!(recorded(&place).await, expected);
+}
+
 #[tokio::test]
 async fn a_statement_that_changes_many_keys_records_one_tag_instead() {
     let place = Place::start().await;
