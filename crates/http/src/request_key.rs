@@ -18,8 +18,9 @@ use super::target::{host_of, rewrite, routed};
 
 /// The key of a request: everything in a request on which the response depends.
 ///
-/// The method is not part of it, and the [host](Self::host) only if you add it. HEAD is answered by
-/// the stored response to GET.
+/// Neither the method nor the scheme is part of it, and the [host](Self::host) only if you add it. HEAD is
+/// answered by the stored response to GET. For responses that depend on the scheme, as a redirect to `https`,
+/// add it by a [function](Self::by), or put the layer below what answers so.
 ///
 /// # Changes
 /// An unsafe request (PUT, for example) that succeeds removes the response under one key: the one
