@@ -243,7 +243,10 @@ impl<D: Dialect> FollowerTask<D> {
             warn_throttled!(target: "bellwether::changes", error = %error, rows = failed, "changes wait for a store");
         }
         for name in unknown {
-            if self.unknown.len() < MOST_NAMES && self.unknown.insert(name.clone()) {
+            // The table has forgotten what this follower has, as that of an old backup does.
+            if self.kinds.iter().any(|(known, _)| *known == name) {
+                self.registers_at = Instant::now();
+            } else if self.unknown.len() < MOST_NAMES && self.unknown.insert(name.clone()) {
                 tracing::warn!(target: "bellwether::changes", cache = name, "no follower has this cache");
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::RedisCluster;
 use bellwether_testkit::wait::until;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::place::{Place, cache, fill, stored};
 
@@ -98,6 +98,24 @@ async fn a_follower_outlives_its_database() {
         sleep(Duration::from_millis(10)).await;
     }
     while stored(&place.items, 42).await.is_some() {}
+}
+
+/// It is restored from an old backup.
+#[tokio::test]
+async fn a_database_that_has_forgotten_a_follower_learns_of_it_again() {
+    let place = Place::start().await;
+    let follower = place.follow().await;
+    let seen = "SELECT (extract(epoch FROM max(seen_at)) * 1000000)::bigint FROM bellwether_caches";
+    for _ in 0..3 {
+        let before = place.value(seen).await;
+        while place.value(seen).await == before {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+    place.run("DELETE FROM bellwether_caches; SELECT bellwether_invalidate('item', 42)").await;
+    // By itself, it would say so after another eight seconds.
+    let applied = async { until("it is applied", || follower.stats().applied == 1).await };
+    timeout(Duration::from_secs(4), applied).await.expect("it says again what it has");
 }
 
 #[tokio::test]
