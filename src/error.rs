@@ -24,6 +24,14 @@ pub enum Error<E> {
 }
 
 impl<E> Error<E> {
+    /// An error of the loader, to be shared.
+    pub(crate) fn of(error: E) -> Self
+    where
+        E: Into<BoxError>,
+    {
+        Self::Load(SharedError::new(error))
+    }
+
     /// The loader's own error, if the loader failed. A [`BoxError`] is no error type itself: for
     /// one, use [`source`](StdError::source).
     pub fn load(&self) -> Option<&E>
@@ -135,12 +143,6 @@ impl<E> SharedError<E> {
     /// The same error, as one that says "there is none".
     pub(crate) fn not_found(self) -> Self {
         Self { is_not_found: true, ..self }
-    }
-
-    /// The same error, as one of another type.
-    pub(crate) fn retyped<T>(self) -> SharedError<T> {
-        let Self { error, is_not_found, .. } = self;
-        SharedError { error, is_not_found, made_of: PhantomData }
     }
 
     /// Whether the program has [classified](crate::service::ReadThroughLayerBuilder::classify_error) it as

@@ -135,7 +135,8 @@ impl<C> AdapterCache<C> {
         S: Clone + Send + 'static,
         C: Codec<S::Response>,
     {
-        future::begin::<S::Error, _, _, _>(&self.0, key, loader, request, options, || None)
+        let loader = || load::sharing(loader.clone());
+        future::begin(&self.0, key, loader, request, options, || None)
     }
 
     /// A fresh answer, if one is stored. Loads nothing.

@@ -15,7 +15,7 @@ use super::outcome::{NotFound, Outcome};
 use super::remembered::{BypassPermit, FailureCache, OrphanedClaims, PrivateKeys};
 use super::step::AnswerKind;
 use crate::codec::{Cacheability, Codec};
-use crate::error::{BoxError, CacheError, Error};
+use crate::error::{CacheError, Error};
 use crate::flight::{AbandonedLoads, Flights};
 use crate::jitter::jitter;
 use crate::key::Key;
@@ -212,10 +212,10 @@ impl<C> Core<C> {
     }
 
     /// The answer to a caller that loaded individually. Remembers whether it can be shared.
-    pub(crate) fn bypass_answer<R, E: Into<BoxError> + Send + Sync + 'static>(
+    pub(crate) fn bypass_answer<R, E>(
         &self,
         key: &Key,
-        loaded: Result<Result<R, E>, CacheError>,
+        loaded: Result<Result<R, Error<E>>, CacheError>,
     ) -> (Result<R, Error<E>>, CacheStatus)
     where
         C: Codec<R>,

@@ -1,6 +1,6 @@
 //! What a program says about its loader's errors, and what one of them says about the key.
 
-use std::any::{TypeId, type_name};
+use std::any::type_name;
 use std::error::Error as StdError;
 use std::io;
 use std::iter::successors;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::error::{BoxError, Error, SharedError};
+use crate::error::{Error, SharedError};
 
 /// What an error of the loader says about the key. The program decides it by
 /// [`classify_error`](crate::service::ReadThroughLayerBuilder::classify_error).
@@ -133,27 +133,24 @@ fn kind_of<E>(error: &SharedError<E>) -> String {
 }
 
 /// What the rules of a program say about one error.
-#[derive(Clone, Debug)]
 pub(crate) struct ErrorFacts {
     /// The text for other processes.
     pub(crate) message: String,
     pub(crate) class: ErrorClass,
-    /// The type of the loader's error.
-    pub(crate) made_of: TypeId,
 }
 
 impl ErrorFacts {
-    pub(crate) fn is_not_found(&self) -> bool {
+    fn is_not_found(&self) -> bool {
         matches!(self.class, ErrorClass::NotFound | ErrorClass::NotFoundFor(_))
     }
 }
 
 impl ErrorRules {
     /// What the rules say about an error.
-    pub(crate) fn facts<E: 'static>(&self, error: &SharedError<E>) -> ErrorFacts {
+    pub(crate) fn facts<E>(&self, error: &SharedError<E>) -> ErrorFacts {
         let message = self.describe.as_ref().and_then(|rule| rule.says(error)).unwrap_or_default();
         let class = self.classify.as_ref().and_then(|rule| rule.says(error)).unwrap_or_default();
-        let mut facts = ErrorFacts { message, class, made_of: TypeId::of::<E>() };
+        let mut facts = ErrorFacts { message, class };
         if self.describe.is_none() && !facts.is_not_found() {
             facts.message = kind_of(error);
         }
@@ -161,9 +158,12 @@ impl ErrorRules {
     }
 
     /// The error of a caller that loaded individually.
-    pub(crate) fn error<E: Into<BoxError> + Send + Sync + 'static>(&self, error: E) -> Error<E> {
-        let error = SharedError::new(error);
-        let is_not_found = self.facts(&error).is_not_found();
-        Error::Load(if is_not_found { error.not_found() } else { error })
+    pub(crate) fn error<E>(&self, error: Error<E>) -> Error<E> {
+        match error {
+            Error::Load(error) if self.facts(&error).is_not_found() => {
+                Error::Load(error.not_found())
+            }
+            error => error,
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! Loads: what a load needs, one call of the loader, and what its answer says.
 
-use std::any::{Any, type_name};
-use std::error::Error as StdError;
+use std::any::{Any, TypeId, type_name};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -14,13 +13,12 @@ use tracing::Instrument;
 
 use super::core::Core;
 use super::error_rules::{ErrorClass, ErrorFacts};
-use super::many::error::ItemError;
 use super::outcome::{NotFound, Outcome};
 use super::remembered::FailureCache;
 use super::step::AnswerKind;
 use crate::box_future::BoxFuture;
 use crate::codec::{Cacheability, Codec, EncodeBuffer};
-use crate::error::{BoxError, CacheError, CacheErrorKind, FailureCause, SharedError};
+use crate::error::{BoxError, CacheError, CacheErrorKind, Error, FailureCause, SharedError};
 use crate::flight::Leader;
 use crate::jitter::jitter;
 use crate::key::Key;
@@ -32,17 +30,28 @@ use crate::store::{Draft, Marker, Value};
 use crate::tag::Tags;
 use crate::trace::CallerSpan;
 
-/// A service that a cache can call for a request, also after its caller has left.
+/// A service that a cache can call for a request, also after its caller has left. It gives callers their errors.
 pub(crate) trait Loader<Req>:
-    Service<Req, Error: Into<BoxError> + Send + Sync + 'static, Future: Send> + Clone + Send + 'static
+    Service<Req, Response: Send, Error = Error<Self::Own>, Future: Send> + Clone + Send + 'static
 {
+    /// The loader's own error.
+    type Own: 'static;
 }
 
-impl<S, Req> Loader<Req> for S
+impl<S, Req, E: 'static> Loader<Req> for S
 where
-    S: Service<Req, Error: Into<BoxError> + Send + Sync + 'static, Future: Send>,
+    S: Service<Req, Response: Send, Error = Error<E>, Future: Send> + Clone + Send + 'static,
+{
+    type Own = E;
+}
+
+/// A loader of the program, whose callers share its errors.
+pub(crate) fn sharing<S, Req>(loader: S) -> impl Loader<Req, Response = S::Response, Own = S::Error>
+where
+    S: Service<Req, Response: Send, Error: Into<BoxError> + 'static, Future: Send>,
     S: Clone + Send + 'static,
 {
+    loader.map_err(Error::of)
 }
 
 /// What a load needs: a clone of the loader, and the request.
@@ -205,48 +214,39 @@ fn failed(error: CacheError, cause: FailureCause) -> LoaderAnswer {
 }
 
 /// A load that ended with an error of the loader.
-fn loader_failed<E, C>(error: E, core: &Core<C>) -> LoaderAnswer
-where
-    E: Into<BoxError> + Send + Sync + 'static,
-{
+fn loader_failed<E: 'static, C>(error: Error<E>, core: &Core<C>) -> LoaderAnswer {
+    let error = match error {
+        Error::Load(error) => error,
+        Error::Cache(error) => return failed(error, FailureCause::Error),
+    };
     if let Some(error) = timed_out(&error) {
         return failed(error, FailureCause::TimedOut);
     }
-    let item = (&error as &dyn Any).downcast_ref::<ItemError>().cloned();
-    let (error, facts) = match item {
-        Some(ItemError::Load(error, facts)) => (error, facts),
-        Some(ItemError::Cache(error)) => return failed(error, FailureCause::Error),
-        None => {
-            let error = SharedError::new(error);
-            let facts = core.errors.facts(&error);
-            (error.into_erased(), facts)
-        }
-    };
-    let freshness = &core.policy.freshness;
-    let kind = match facts.class {
+    let (ErrorFacts { message, class }, freshness) =
+        (core.errors.facts(&error), &core.policy.freshness);
+    let kind = match class {
         ErrorClass::Failure => AnswerKind::Failed,
         ErrorClass::SourceFailure => AnswerKind::SourceFailed,
         ErrorClass::Retry => AnswerKind::RequestFailed,
         ErrorClass::NotRemembered => AnswerKind::LoadFailed,
         ErrorClass::NotFound => {
-            return not_found(error, facts, freshness.not_found_lifetimes(jitter()));
+            return not_found(
+                NotFound::new(error, message),
+                freshness.not_found_lifetimes(jitter()),
+            );
         }
         ErrorClass::NotFoundFor(ttl) => {
             let lifetimes = freshness.jittered(Lifetimes::fresh_for(ttl), jitter());
-            return not_found(error, facts, lifetimes);
+            return not_found(NotFound::new(error, message), lifetimes);
         }
     };
-    let message = facts.message;
-    LoaderAnswer { message, ..LoaderAnswer::failed(kind, Outcome::LoadFailed(error)) }
+    let outcome = Outcome::LoadFailed(error.into_erased());
+    LoaderAnswer { message, ..LoaderAnswer::failed(kind, outcome) }
 }
 
 /// A load that found that there is none.
-fn not_found(
-    error: Arc<dyn StdError + Send + Sync>,
-    facts: ErrorFacts,
-    lifetimes: Lifetimes,
-) -> LoaderAnswer {
-    let found = Arc::new(NotFound::new(error, facts.made_of, facts.message));
+fn not_found(found: NotFound, lifetimes: Lifetimes) -> LoaderAnswer {
+    let found = Arc::new(found);
     let draft = match lifetimes.life().is_zero() {
         true => Draft::nothing(),
         false => Arc::clone(&found).draft(lifetimes),
@@ -255,9 +255,11 @@ fn not_found(
 }
 
 /// The error of a loader that enforces the [limit on one
-/// load](crate::adapter::AdapterCache::load_timeout) itself. It counts as if the layer had ended the load.
-fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {
-    let error = error.downcast_ref::<BoxError>()?.downcast_ref::<CacheError>()?;
+/// load](crate::adapter::AdapterCache::load_timeout) itself, as a [`BoxError`]. It counts as if the layer had ended
+/// the load.
+fn timed_out<E: 'static>(error: &SharedError<E>) -> Option<CacheError> {
+    let is_boxed = TypeId::of::<E>() == TypeId::of::<BoxError>();
+    let error = error.downcast_ref::<CacheError>().filter(|_| is_boxed)?;
     Some(error.clone()).filter(|error| error.kind() == CacheErrorKind::LoadTimedOut)
 }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::many::error::ItemError;
 use crate::error::{CacheError, CacheErrorKind, Error, SharedError};
 use crate::key::Key;
 use crate::lifetimes::Lifetimes;
@@ -96,12 +95,8 @@ pub(crate) struct NotFound {
 }
 
 impl NotFound {
-    pub(crate) fn new(
-        error: Arc<dyn StdError + Send + Sync>,
-        made_of: TypeId,
-        message: String,
-    ) -> Self {
-        Self { message: message.into(), own: Some((error, made_of)) }
+    pub(crate) fn new<E: 'static>(error: SharedError<E>, message: String) -> Self {
+        Self { message: message.into(), own: Some((error.into_erased(), TypeId::of::<E>())) }
     }
 
     /// What an entry holds, if it is of this kind.
@@ -125,12 +120,8 @@ impl NotFound {
 
     /// The error of a caller: the loader's own one, if it is known and of this type.
     pub(crate) fn to_error<E: 'static>(&self, key: &Key) -> Error<E> {
-        let fits = |made_of: TypeId| {
-            [TypeId::of::<E>(), TypeId::of::<ItemError>()].contains(&made_of)
-                || TypeId::of::<E>() == TypeId::of::<ItemError>()
-        };
         match &self.own {
-            Some((error, made_of)) if fits(*made_of) => {
+            Some((error, made_of)) if *made_of == TypeId::of::<E>() => {
                 Error::Load(SharedError::erased(Arc::clone(error)).not_found())
             }
             _ => Error::Cache(CacheError::not_found(key, &String::from_utf8_lossy(&self.message))),

@@ -9,6 +9,7 @@ use super::core::Core;
 use super::future::{self, AnswerFuture};
 use super::handle::Handle;
 use super::key_request::{IntoKeyRequest, KeyRequest};
+use super::load::sharing;
 use crate::codec::{Codec, Json};
 use crate::error::{BoxError, Error};
 use crate::stats::CacheStats;
@@ -79,12 +80,10 @@ where
     #[inline]
     fn call(&mut self, request: Req) -> Self::Future {
         let KeyRequest { key, options } = (self.key_of)(&request).into();
+        let loader = || sharing(self.inner.clone());
         match key {
-            Some(key) => {
-                let Self { core, inner, .. } = self;
-                future::begin::<S::Error, _, _, _>(core, key, inner, request, options, || None)
-            }
-            None => future::bypass(&self.core, self.inner.clone(), request, options),
+            Some(key) => future::begin(&self.core, key, loader, request, options, || None),
+            None => future::bypass(&self.core, loader(), request, options),
         }
     }
 }

@@ -14,7 +14,6 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use pin_project::pin_project;
 use tokio::time::{Instant, Sleep, timeout_at};
-use tower::Service;
 
 pub(super) use self::state::AnswerWithStatus;
 
@@ -26,7 +25,7 @@ use super::load::{Job, Loader, load_alone};
 use super::load_group::GroupOfItem;
 use crate::box_future::BoxFuture;
 use crate::codec::Codec;
-use crate::error::{CacheError, CacheErrorKind, Error, SharedError};
+use crate::error::{CacheError, CacheErrorKind, Error};
 use crate::flight::PhaseListener;
 use crate::key::Key;
 use crate::stats::{RequestEvent, RequestRecord};
@@ -111,10 +110,10 @@ crate::debug_fields! { AnswerFuture<R, E> }
 /// and no deadline.
 pub(super) fn bypass<S: Loader<Req>, Req: Send + 'static, C>(
     core: &Core<C>,
-    inner: S,
+    loader: S,
     request: Req,
     options: RequestOptions,
-) -> AnswerFuture<S::Response, S::Error> {
+) -> AnswerFuture<S::Response, S::Own> {
     let deadline = options.deadline.map(answer_by);
     let statistics = &core.statistics;
     if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
@@ -122,7 +121,7 @@ pub(super) fn bypass<S: Loader<Req>, Req: Send + 'static, C>(
         return AnswerFuture::ready(late());
     }
     let record = RequestRecord::begin(Arc::clone(statistics));
-    let load = load_alone(inner, request, None, statistics);
+    let load = load_alone(loader, request, None, statistics);
     let answer = async move {
         let loaded = match deadline.filter(|_| has_runtime()) {
             Some(deadline) => timeout_at(deadline, load).await,
@@ -130,8 +129,7 @@ pub(super) fn bypass<S: Loader<Req>, Req: Send + 'static, C>(
         };
         let status = CacheStatus::Bypass(BypassReason::NoKey);
         let answered = match loaded {
-            Ok(Ok(Ok(answer))) => (Ok(answer), status),
-            Ok(Ok(Err(error))) => (Err(Error::Load(SharedError::new(error))), status),
+            Ok(Ok(answer)) => (answer, status),
             Ok(Err(panicked)) => (Err(panicked.into()), status),
             Err(_) => late(),
         };
@@ -141,20 +139,17 @@ pub(super) fn bypass<S: Loader<Req>, Req: Send + 'static, C>(
     AnswerFuture(Stage::Pending(answer.boxed()))
 }
 
-/// Begins a request under a key, among the loads of loaders whose own errors are of type `E`: answers
-/// it from this process, or prepares to ask the store. One of a batch has an `item`.
+/// Begins a request under a key: answers it from this process, or prepares to ask the store. One of a
+/// batch has an `item`.
 #[inline]
-pub(super) fn begin<E: 'static, S, Req: Send + 'static, C: Codec<S::Response>>(
+pub(super) fn begin<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>>(
     core: &Arc<Core<C>>,
     key: Key,
-    service: &S,
+    loader: impl FnOnce() -> S,
     request: Req,
     options: RequestOptions,
     item: impl FnOnce() -> Option<(PhaseListener, GroupOfItem)>,
-) -> AnswerFuture<S::Response, S::Error>
-where
-    S: Loader<Req, Response: Send>,
-{
+) -> AnswerFuture<S::Response, S::Own> {
     if key.byte_len() > Key::MAX_BYTES {
         return AnswerFuture::misused(core, &options, CacheError::key_too_long(&key));
     }
@@ -166,24 +161,20 @@ where
         core.count(&options, RequestEvent::HitLocal);
         return AnswerFuture(Stage::Hit(Some(answer), fresh_for));
     }
-    pending::<E, _, _, _>(core, key, service, request, options, peeked, item())
+    pending(core, key, Job { service: loader(), request }, options, peeked, item())
 }
 
 /// A request that is not answered at once. A function of its own, so that a hit has less to do.
 #[inline(never)]
-fn pending<E: 'static, S, Req: Send + 'static, C: Codec<S::Response>>(
+fn pending<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>>(
     core: &Arc<Core<C>>,
     key: Key,
-    service: &S,
-    request: Req,
+    job: Job<S, Req>,
     options: RequestOptions,
     peeked: Peeked<S::Response>,
     item: Option<(PhaseListener, GroupOfItem)>,
-) -> AnswerFuture<S::Response, S::Error>
-where
-    S: Loader<Req, Response: Send>,
-{
-    let tags = match core.tags.of(&request, &options.tags) {
+) -> AnswerFuture<S::Response, S::Own> {
+    let tags = match core.tags.of(&job.request, &options.tags) {
         Ok(tags) => tags,
         Err(many) => {
             return AnswerFuture::misused(core, &options, CacheError::too_many_tags(&key, &many));
@@ -191,8 +182,7 @@ where
     };
     // Moved to when the wait has to end.
     let options = RequestOptions { deadline: options.deadline.map(answer_by), ..options };
-    let job = Job { service: service.clone(), request };
-    let types = TypeId::of::<(C::Kept, E)>();
+    let types = TypeId::of::<(C::Kept, S::Own)>();
     let mut request = PendingRequest::new(Arc::clone(core), key, types, tags, job, options);
     (request.listener, request.group_of) = item.unzip();
     let request = TimedRequest { request, state: State::Begun(peeked), sleep: None };
@@ -201,7 +191,7 @@ where
 
 /// A request, its state, and the sleep until the first of its moments.
 #[pin_project]
-struct TimedRequest<S: Service<Req>, Req, C> {
+struct TimedRequest<S: Loader<Req>, Req, C> {
     request: PendingRequest<S, Req, C>,
     state: State<S, Req>,
     /// Made when it first waits.
@@ -212,7 +202,7 @@ struct TimedRequest<S: Service<Req>, Req, C> {
 impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> Future
     for TimedRequest<S, Req, C>
 {
-    type Output = AnswerWithStatus<S::Response, S::Error>;
+    type Output = AnswerWithStatus<S::Response, S::Own>;
 
     /// Until there is an answer, each step of the loop is a transition of the request.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

@@ -540,7 +540,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
     }
 
     /// Ends with the stale entry that its lookup found, or with an error if there is none.
-    fn fail(&mut self, error: Error<S::Error>) -> State<S, Req> {
+    fn fail(&mut self, error: Error<S::Own>) -> State<S, Req> {
         self.serve_stale(None, stale_reason(&error))
             .unwrap_or_else(|| State::Answered(Some((Err(error), CacheStatus::Failed))))
     }
@@ -562,7 +562,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
     }
 
     /// Counts the answer of this request.
-    pub(super) fn count(&mut self, answer: &AnswerWithStatus<S::Response, S::Error>) {
+    pub(super) fn count(&mut self, answer: &AnswerWithStatus<S::Response, S::Own>) {
         self.is_counted = true;
         let event = match answer {
             (_, CacheStatus::Hit { .. }) if !self.has_asked => RequestEvent::HitLocal,

@@ -8,14 +8,13 @@ use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::task::try_id;
 use tokio::time::{Instant, Sleep, sleep_until};
-use tower::Service;
 use tracing::field;
 
 use crate::error::{CacheErrorKind, Error};
 use crate::flight::{LonePermit, Waiter};
 use crate::key::Key;
 use crate::read_through::core::Peeked;
-use crate::read_through::load::AloneLoad;
+use crate::read_through::load::{AloneLoad, Loader};
 use crate::read_through::outcome::Outcome;
 use crate::stats::{RequestEvent, RequestStats, Statistics};
 use crate::status::CacheStatus;
@@ -23,7 +22,7 @@ use crate::store::{Entry, StoreFuture};
 use crate::trace::CallerSpan;
 
 /// The state of a request.
-pub(super) enum State<S: Service<Req>, Req> {
+pub(super) enum State<S: Loader<Req>, Req> {
     /// Not polled yet: what this process knows without a request, which is no hit.
     Begun(Peeked<S::Response>),
     /// Polls the store's answer, as the only caller of this key.
@@ -34,7 +33,7 @@ pub(super) enum State<S: Service<Req>, Req> {
     /// Polls the loader itself, because its key has private answers.
     Loading(AloneLoad<S::Response, S::Error>),
     /// Answered. The next poll takes the answer.
-    Answered(Option<AnswerWithStatus<S::Response, S::Error>>),
+    Answered(Option<AnswerWithStatus<S::Response, S::Own>>),
 }
 
 /// An answer, and how it came about.
@@ -178,7 +177,7 @@ impl RequestSpan {
 
 /// Finishes a lookup in a task, without its caller. The breaker of the store learns from it that the
 /// store does not answer. Otherwise callers with short waits would keep asking in vain.
-pub(super) fn finish_alone<S: Service<Req>, Req>(lookup: State<S, Req>) {
+pub(super) fn finish_alone<S: Loader<Req>, Req>(lookup: State<S, Req>) {
     if let (State::LookingUp { answer, .. }, Ok(runtime)) = (lookup, Handle::try_current()) {
         runtime.spawn(answer.map(drop));
     }

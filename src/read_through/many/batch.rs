@@ -23,23 +23,22 @@ use tokio::task::yield_now;
 use tracing::{Instrument, Span};
 
 use super::answers::BatchResponse;
-use super::error::ItemError;
+use super::error::{each, lost};
 use crate::box_future::BoxFuture;
-use crate::error::BoxError;
+use crate::error::{BoxError, CacheErrorKind, Error};
 use crate::flight::{Phase, PhaseListener};
 use crate::locked::locked;
-use crate::read_through::error_rules::ErrorRules;
 use crate::read_through::load::in_load;
 use crate::read_through::load_group::{GroupOfItem, LoadGroup};
 
 /// The requests that are loaded together.
-pub(super) struct Batch<Req, T> {
-    load: Box<LoadItems<Req, T>>,
+pub(super) struct Batch<Req, T, E> {
+    load: Box<LoadItems<Req, T, E>>,
     /// The span in which the batch was asked for.
     span: Span,
     /// Locked for a few operations, never across an `.await`. No code of the program runs under the
     /// lock.
-    state: Mutex<BatchState<Collected<Req, T>>>,
+    state: Mutex<BatchState<Collected<Req, T, E>>>,
     /// Locked to give an item its group, never across an `.await`. Taken before the lock of the state.
     group: Mutex<OpenGroup>,
 }
@@ -58,11 +57,11 @@ struct OpenGroup {
 const MOST: usize = 1_000;
 
 /// A call of the loader: gives an outcome for each request.
-type LoadItems<Req, T> =
-    dyn Fn(Vec<Req>) -> BoxFuture<'static, Vec<Result<T, ItemError>>> + Send + Sync;
+type LoadItems<Req, T, E> =
+    dyn Fn(Vec<Req>) -> BoxFuture<'static, Vec<Result<T, Error<E>>>> + Send + Sync;
 
 /// A request to be loaded, and the channel to its caller.
-type Collected<Req, T> = (Req, oneshot::Sender<Result<T, ItemError>>);
+type Collected<Req, T, E> = (Req, oneshot::Sender<Result<T, Error<E>>>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct BatchState<T> {
@@ -91,14 +90,14 @@ enum ItemState {
     Gone,
 }
 
-impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
-    pub(super) fn new<F, L, A, E>(load: F, items: usize, rules: ErrorRules) -> Arc<Self>
+impl<Req: Send + 'static, T: Send + 'static, E: 'static> Batch<Req, T, E> {
+    pub(super) fn new<F, L, A>(load: F, items: usize) -> Arc<Self>
     where
         Req: Clone,
         F: FnOnce(Vec<Req>) -> L + Clone + Send + 'static,
         L: Future<Output = Result<A, E>> + Send + 'static,
         A: BatchResponse<Req, E, Answer = T>,
-        E: Into<BoxError> + Send + Sync + 'static,
+        E: Into<BoxError> + Send + Sync,
     {
         let items = vec![ItemState::Undecided; items];
         let groups = vec![0; items.len()];
@@ -108,10 +107,10 @@ impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
         let load = Mutex::new(load);
         let load = move |requests: Vec<Req>| {
             let load = locked(&load).clone();
-            let (asked, rules) = (requests.len(), rules.clone());
+            let asked = requests.len();
             let loading = async move { Ok(load(requests.clone()).await?.in_order(&requests)) };
             let loaded = AssertUnwindSafe(in_load(loading)).catch_unwind();
-            loaded.map(move |loaded| ItemError::each(loaded, asked, &rules)).boxed()
+            loaded.map(move |loaded| each(loaded, asked)).boxed()
         };
         let state = Mutex::new(state);
         let group = Mutex::default();
@@ -161,7 +160,7 @@ impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
 
     /// Takes the collected requests. If none is left, a group that has its permit takes no more items: they
     /// are for another call.
-    fn take(&self) -> Vec<Collected<Req, T>> {
+    fn take(&self) -> Vec<Collected<Req, T, E>> {
         let mut open = locked(&self.group);
         let mut state = locked(&self.state);
         let taken = state.take(MOST);
@@ -268,13 +267,13 @@ async fn answer<T>(mut callers: Vec<oneshot::Sender<T>>, loading: BoxFuture<'sta
 
 /// One request of a batch, shared by the clones of its loader. Dropping it tells the batch that no
 /// request will come from here.
-pub(super) struct ItemSlot<Req: Send + 'static, T: Send + 'static> {
-    batch: Arc<Batch<Req, T>>,
+pub(super) struct ItemSlot<Req: Send + 'static, T: Send + 'static, E: 'static> {
+    batch: Arc<Batch<Req, T, E>>,
     number: usize,
 }
 
-impl<Req: Send + 'static, T: Send + 'static> ItemSlot<Req, T> {
-    pub(super) fn new(batch: &Arc<Batch<Req, T>>, number: usize) -> Arc<Self> {
+impl<Req: Send + 'static, T: Send + 'static, E: 'static> ItemSlot<Req, T, E> {
+    pub(super) fn new(batch: &Arc<Batch<Req, T, E>>, number: usize) -> Arc<Self> {
         Arc::new(Self { batch: Arc::clone(batch), number })
     }
 
@@ -300,22 +299,24 @@ impl<Req: Send + 'static, T: Send + 'static> ItemSlot<Req, T> {
     }
 
     /// Loads the answer: collects the request for the next flush.
-    pub(super) fn ask(&self, request: Req) -> BoxFuture<'static, Result<T, ItemError>> {
+    pub(super) fn ask(&self, request: Req) -> BoxFuture<'static, Result<T, Error<E>>> {
         let (caller, answered) = oneshot::channel();
         let is_due = locked(&self.batch.state).collect(self.number, (request, caller), MOST);
         self.batch.flush_if(is_due);
         async move {
             match answered.await {
-                Ok(Err(error)) if error.is_panic() => resume_unwind(Box::new("the batch panicked")),
+                Ok(Err(Error::Cache(it))) if it.kind() == CacheErrorKind::LoaderPanicked => {
+                    resume_unwind(Box::new("the batch panicked"))
+                }
                 Ok(outcome) => outcome,
-                Err(_) => Err(ItemError::lost()),
+                Err(_) => Err(lost().into()),
             }
         }
         .boxed()
     }
 }
 
-impl<Req: Send + 'static, T: Send + 'static> Drop for ItemSlot<Req, T> {
+impl<Req: Send + 'static, T: Send + 'static, E: 'static> Drop for ItemSlot<Req, T, E> {
     fn drop(&mut self) {
         self.batch.enter(self.number, ItemState::Gone);
     }
@@ -401,7 +402,7 @@ mod tests {
             noted.lock().unwrap().push(requests.clone());
             async move { Ok::<Vec<Result<_, Infallible>>, _>(requests.into_iter().map(Ok).collect()) }
         };
-        let batch = Batch::new(load, 2, ErrorRules::default());
+        let batch = Batch::new(load, 2);
         let items = [0, 1].map(|number| ItemSlot::new(&batch, number));
         (0..2).for_each(|number| batch.enter(number, ItemState::Waiting));
         let both = tokio::spawn(async move {

@@ -19,13 +19,13 @@ use tracing::Instrument;
 
 pub use self::answers::{BatchResponse, BatchResponseOf};
 use self::batch::{Batch, ItemSlot};
-use self::error::{ItemError, flat};
+use self::error::{lost, panicked};
 use super::core::Core;
 use super::future::{self, AnswerWithStatus};
 use super::key_request::RequestOptions;
 use crate::box_future::BoxFuture;
 use crate::codec::Codec;
-use crate::error::{BoxError, Error, SharedError};
+use crate::error::{BoxError, CacheError, Error};
 use crate::key::Key;
 use crate::status::CacheStatus;
 
@@ -49,7 +49,7 @@ where
     let most = core.policy.max_flights;
     let (core, options) = (Arc::clone(core), options.clone());
     let load_part = move |keys: Vec<(Key, K)>| {
-        let batch = Batch::new(load.clone(), keys.len(), core.errors.clone());
+        let batch = Batch::new(load.clone(), keys.len());
         let mut answers = Vec::with_capacity(keys.len());
         let waiting = FuturesUnordered::new();
         for (number, (key, request)) in keys.into_iter().enumerate() {
@@ -57,16 +57,14 @@ where
             let slot = Arc::clone(&item);
             let ask = service_fn(move |request| slot.ask(request));
             let item = || Some((item.listener(), item.group_of()));
-            let mut answer =
-                future::begin::<E, _, _, _>(&core, key, &ask, request, options.clone(), item);
+            let mut answer = future::begin(&core, key, || ask, request, options.clone(), item);
             answers.push(answer.at_once());
             if answers[number].is_none() {
                 let answer = AssertUnwindSafe(answer.with_status()).catch_unwind();
                 waiting.push(answer.map(move |answer| (number, answer.ok())));
             }
         }
-        let typed = |all: Vec<_>| all.into_iter().map(typed).collect::<Vec<_>>();
-        collected(answers, waiting).map(typed).boxed()
+        collected(answers, waiting).boxed()
     };
     if keys.len() <= most {
         return BatchFuture(load_part(keys));
@@ -83,16 +81,16 @@ where
 
 /// Waits for the answers that are not there yet. A task polls what is not answered at once. So other
 /// callers of the batch's keys do not depend on whether this future is polled.
-async fn collected<R: Send + 'static>(
-    mut answers: Vec<Option<ItemAnswer<R>>>,
+async fn collected<R: Send + 'static, E: 'static>(
+    mut answers: Vec<Option<AnswerWithStatus<R, E>>>,
     mut waiting: FuturesUnordered<
-        impl Future<Output = (usize, Option<ItemAnswer<R>>)> + Send + 'static,
+        impl Future<Output = (usize, Option<AnswerWithStatus<R, E>>)> + Send + 'static,
     >,
-) -> Vec<ItemAnswer<R>> {
+) -> Vec<AnswerWithStatus<R, E>> {
     let count = answers.len();
     let mut all = async move {
         while let Some((number, answer)) = waiting.next().await {
-            answers[number] = Some(answer.unwrap_or_else(|| failed(ItemError::panicked())));
+            answers[number] = Some(answer.unwrap_or_else(|| failed(panicked())));
         }
         answers.into_iter().flatten().collect()
     }
@@ -105,18 +103,12 @@ async fn collected<R: Send + 'static>(
     task.spawn_on(all.in_current_span(), &runtime);
     match task.join_next().await {
         Some(Ok(answers)) => answers,
-        _ => (0..count).map(|_| failed(ItemError::lost())).collect(),
+        _ => (0..count).map(|_| failed(lost())).collect(),
     }
 }
 
-type ItemAnswer<R> = AnswerWithStatus<R, ItemError>;
-
-fn failed<R>(error: ItemError) -> ItemAnswer<R> {
-    (Err(Error::Load(SharedError::new(error))), CacheStatus::Failed)
-}
-
-fn typed<R, E>((answer, status): ItemAnswer<R>) -> AnswerWithStatus<R, E> {
-    (answer.map_err(flat), status)
+fn failed<R, E>(error: CacheError) -> AnswerWithStatus<R, E> {
+    (Err(error.into()), CacheStatus::Failed)
 }
 
 /// The future of a batch of requests. Made by [`Cache::get_or_load_many`](crate::Cache::get_or_load_many).
