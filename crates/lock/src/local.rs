@@ -7,7 +7,6 @@ use std::time::Duration;
 use bellwether::Key;
 use bellwether::adapter::locked;
 use bellwether::store::{Clock, Digest, Moment};
-use tokio::time::Instant;
 
 use super::{
     Attempt, Busy, Claim, Fenced, Grant, Holder, LocalQueues, Lock, LockFuture, Released, Renew,
@@ -63,7 +62,7 @@ struct LocalTable {
 struct LocalHold {
     token: Token,
     fence: u64,
-    ends: Instant,
+    ends: Moment,
     renewed_at: u64,
 }
 
@@ -80,7 +79,7 @@ impl LocalLock {
 
     /// How many keys are held.
     pub fn len(&self) -> usize {
-        let now = self.0.clock.now().instant;
+        let now = self.0.clock.now();
         locked(&self.0.table).holds.values().filter(|hold| hold.ends > now).count()
     }
 
@@ -158,7 +157,7 @@ bellwether::debug_fields! { LocalLock => |it| held = it.len() }
 impl LocalTable {
     /// The hold of a key, unless its lease has ended.
     fn hold(&mut self, key: &Key, now: Moment) -> Option<&mut LocalHold> {
-        self.holds.get_mut(&key.digest()).filter(|hold| hold.ends > now.instant)
+        self.holds.get_mut(&key.digest()).filter(|hold| hold.ends > now)
     }
 
     fn hold_of(&mut self, claim: &Claim, now: Moment) -> Option<&mut LocalHold> {
@@ -178,7 +177,7 @@ impl LocalTable {
             _ => self.next_fence(now),
         };
         if self.holds.len() >= self.most {
-            self.holds.retain(|_, hold| hold.ends > now.instant);
+            self.holds.retain(|_, hold| hold.ends > now);
             self.most = 2 * self.holds.len() + 16;
         }
         let hold = LocalHold { token, fence, ends: now.after(*lease), renewed_at: millis(now) };

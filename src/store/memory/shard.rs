@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slab::Slab;
-use tokio::time::Instant;
 
 use super::tags::{MemoryTag, Sequence, TagView};
 use crate::duration::micros;
 use crate::key::Key;
-use crate::store::clock::{Moment, later};
+use crate::store::clock::Moment;
 use crate::store::standing::Standing;
 use crate::store::{
     Accept, Acquire, Claim, Draft, Entry, Failure, Lease, OtherLease, Renew, Settled, TagEpoch,
@@ -48,7 +47,7 @@ pub(super) struct CachedEntry {
     key: Key,
     hash: u64,
     entry: Entry,
-    expires_at: Instant,
+    expires_at: Moment,
     /// The tags of the epochs of the entry, in the same order.
     tags: Box<[Arc<MemoryTag>]>,
     /// Whether it was read since the hand last came by.
@@ -119,7 +118,7 @@ impl MemoryShard {
         let failures = failed.map_or(0, |failed| failed.times(now));
         let probe = failed.filter(|failed| failed.is_shared(now));
         let probe = probe.map(|failed| failed.failure.clone());
-        let next = || (self.fences.next(now), now.instant);
+        let next = || (self.fences.next(now), now);
         let (fence, until) = own.unwrap_or_else(next);
         let until = until.max(now.after(term));
         let epochs = tags.iter().map(|view| view.epoch).collect();
@@ -162,8 +161,7 @@ impl MemoryShard {
         }
         self.guards.forget_failure(key);
         if draft.invalidates {
-            let watermark = Watermark { fence: lease.fence, until: now.after(WATERMARK_TTL) };
-            self.guards.at(key, now).watermark = Some(watermark);
+            self.guards.at(key, now).watermark = Some(lease.fence);
         }
         if draft.lifetimes.life().is_zero() {
             self.remove(self.hasher.hash_one(key));
@@ -175,7 +173,7 @@ impl MemoryShard {
     /// Ends a lease, and remembers why the load failed.
     pub(super) fn fail(&mut self, lease: &Lease, failure: Failure, now: Moment) -> Settled {
         if self.guards.held(&lease.claim, lease.fence, now).is_some() {
-            let failed = RecentFailure { failure, at: now.instant };
+            let failed = RecentFailure { failure, at: now };
             self.guards.at(lease.key(), now).failed = Some(failed);
         }
         self.guards.end_lease(&lease.claim);
@@ -187,18 +185,15 @@ impl MemoryShard {
         let (max_entries, max_bytes) = (self.max_entries, self.max_bytes);
         let (hasher, fences) = (self.hasher.clone(), Arc::clone(&self.fences));
         let empty = Self::new(max_entries, max_bytes, hasher, fences);
-        let fence = self.fences.next(now);
-        let watermark = Watermark { fence, until: now.after(WATERMARK_TTL) };
-        let guards = Guards::all_below(watermark);
+        let guards = Guards { merged: self.fences.next(now), ..Guards::default() };
         mem::replace(self, Self { guards, evictions: self.evictions, ..empty })
     }
 
     /// Returns whether there was an entry.
     pub(super) fn change(&mut self, key: &Key, change: Withdrawal, now: Moment) -> bool {
         // It is above every fence given so far, and below the next one.
-        let fence = self.fences.next(now);
-        let watermark = Watermark { fence, until: now.after(WATERMARK_TTL) };
-        *self.guards.at(key, now) = Guard { watermark: Some(watermark), ..Guard::default() };
+        let watermark = Some(self.fences.next(now));
+        *self.guards.at(key, now) = Guard { watermark, ..Guard::default() };
         let hash = self.hasher.hash_one(key);
         let was_there = self.find_hashed(hash, key, now).is_some();
         if change == Withdrawal::Invalidate {
@@ -214,7 +209,7 @@ impl MemoryShard {
     /// Whether a lease that no longer holds may still store: see point 2 of the contract.
     fn may_still_store(&mut self, lease: &Lease, now: Moment) -> bool {
         let age = now.micros.saturating_sub(lease.granted_at);
-        let watermark = self.guards.watermark(lease.key(), now);
+        let watermark = self.guards.watermark(lease.key());
         let stored = self.find(lease.key(), now).map_or(0, |entry| entry.fence());
         age < micros(WATERMARK_TTL) && lease.fence > watermark && lease.fence > stored
     }
@@ -251,7 +246,7 @@ impl MemoryShard {
             let slot = self.hand;
             self.hand += 1;
             let Some(kept) = self.kept.get_mut(slot) else { continue };
-            let is_live = kept.expires_at > now.instant;
+            let is_live = kept.expires_at > now;
             if slot == newest || (is_live && mem::take(&mut kept.read)) {
                 continue;
             }
@@ -320,61 +315,56 @@ pub(super) struct Guards {
     /// At this count, guards that have ended are removed. As many were added since the last
     /// removal, so the cost per guard is constant.
     sweep_at: usize,
-    /// The watermark of all keys that have none of their own.
-    merged: Option<Watermark>,
+    /// The watermark of all keys, beside their own.
+    merged: u64,
 }
 
 /// What prevents loads or commits of a key.
 #[derive(Default)]
 pub(super) struct Guard {
     pub(super) lease: Option<ActiveLease>,
-    pub(super) watermark: Option<Watermark>,
+    /// A lapsed lease up to this fence must not store. Fences are times, and a lease that is older than
+    /// [`WATERMARK_TTL`] stores nothing: so a watermark that is older can be forgotten.
+    pub(super) watermark: Option<u64>,
     pub(super) failed: Option<RecentFailure>,
 }
 
 pub(super) struct RecentFailure {
     pub(super) failure: Failure,
-    pub(super) at: Instant,
+    pub(super) at: Moment,
 }
 
 pub(super) struct ActiveLease {
     pub(super) token: Token,
     pub(super) fence: u64,
-    pub(super) until: Instant,
+    pub(super) until: Moment,
     pub(super) trace: Option<TraceParent>,
     /// The tags of the claim, which are not forgotten while it holds.
     pub(super) _tags: Vec<Arc<MemoryTag>>,
 }
 
-#[derive(Clone, Copy)]
-pub(super) struct Watermark {
-    pub(super) fence: u64,
-    pub(super) until: Instant,
-}
-
 impl Guards {
     /// The watermark of a key: a lapsed lease up to this fence must not store.
-    pub(super) fn watermark(&self, key: &Key, now: Moment) -> u64 {
+    pub(super) fn watermark(&self, key: &Key) -> u64 {
         let own = self.of_keys.get(key).and_then(|guard| guard.watermark);
-        let live = own.into_iter().chain(self.merged).filter(|mark| mark.until > now.instant);
-        live.map(|watermark| watermark.fence).max().unwrap_or(0)
+        own.unwrap_or(0).max(self.merged)
     }
 
     pub(super) fn failed(&self, key: &Key, now: Moment) -> Option<&RecentFailure> {
         let failed = self.of_keys.get(key)?.failed.as_ref();
-        failed.filter(|failed| failed.until() > now.instant)
+        failed.filter(|failed| failed.until() > now)
     }
 
     pub(super) fn granted(&self, key: &Key, now: Moment) -> Option<&ActiveLease> {
         let lease = self.of_keys.get(key)?.lease.as_ref();
-        lease.filter(|granted| granted.until > now.instant)
+        lease.filter(|granted| granted.until > now)
     }
 
     /// The lease that a claim was granted with this fence.
     pub(super) fn held(&mut self, by: &Claim, fence: u64, now: Moment) -> Option<&mut ActiveLease> {
         let lease = self.of_keys.get_mut(by.key())?.lease.as_mut();
         let is_same = |held: &ActiveLease| held.token == by.token() && held.fence == fence;
-        lease.filter(|held| held.until > now.instant && is_same(held))
+        lease.filter(|held| held.until > now && is_same(held))
     }
 
     pub(super) fn forget_failure(&mut self, key: &Key) {
@@ -391,11 +381,6 @@ impl Guards {
             self.of_keys.remove(claim.key());
         }
         ended
-    }
-
-    /// No lease and no failure, and this watermark for all keys.
-    pub(super) fn all_below(watermark: Watermark) -> Self {
-        Self { merged: Some(watermark), ..Self::default() }
     }
 
     /// The guard of a key, to be changed.
@@ -417,14 +402,8 @@ impl Guards {
 
     /// Merges all watermarks into one, and removes failures.
     fn merge(&mut self, now: Moment) {
-        let merged = self.merged.filter(|watermark| watermark.until > now.instant);
-        let watermarks = self.of_keys.values().filter_map(|guard| guard.watermark).chain(merged);
-        self.merged = watermarks.reduce(|one, other| Watermark {
-            fence: one.fence.max(other.fence),
-            until: one.until.max(other.until),
-        });
         self.of_keys.retain(|_, guard| {
-            guard.watermark = None;
+            self.merged = self.merged.max(guard.watermark.take().unwrap_or(0));
             guard.failed = None;
             guard.is_live(now)
         });
@@ -433,15 +412,17 @@ impl Guards {
 
 impl Guard {
     fn is_live(&self, now: Moment) -> bool {
-        self.lease.as_ref().is_some_and(|granted| granted.until > now.instant)
-            || self.watermark.is_some_and(|watermark| watermark.until > now.instant)
-            || self.failed.as_ref().is_some_and(|failed| failed.until() > now.instant)
+        self.lease.as_ref().is_some_and(|granted| granted.until > now)
+            || self
+                .watermark
+                .is_some_and(|it| it.saturating_add(micros(WATERMARK_TTL)) > now.micros)
+            || self.failed.as_ref().is_some_and(|failed| failed.until() > now)
     }
 }
 
 impl RecentFailure {
-    fn until(&self) -> Instant {
-        later(self.at, self.failure.life)
+    fn until(&self) -> Moment {
+        self.at.after(self.failure.life)
     }
 
     /// For how long callers are given this failure. `busy` is what is left of another caller's
@@ -450,18 +431,18 @@ impl RecentFailure {
         if self.failure.window.is_zero() {
             return None;
         }
-        let cooldown = now.until(later(self.at, self.failure.cooldown));
+        let cooldown = now.until(self.at.after(self.failure.cooldown));
         busy.or_else(|| Some(cooldown).filter(|left| !left.is_zero()))
     }
 
     /// Whether its window still runs.
     pub(super) fn is_shared(&self, now: Moment) -> bool {
-        later(self.at, self.failure.window) > now.instant
+        self.at.after(self.failure.window) > now
     }
 
     /// How many failures in a row there are, if they still count.
     pub(super) fn times(&self, now: Moment) -> u32 {
-        let counts = later(self.at, self.failure.counts_for()) > now.instant;
+        let counts = self.at.after(self.failure.counts_for()) > now;
         if counts { self.failure.times } else { 0 }
     }
 }
@@ -493,13 +474,11 @@ mod tests {
     }
 
     fn now() -> Moment {
-        Moment { instant: Instant::now(), micros: 1 }
+        Moment { micros: 1 }
     }
 
     fn invalidate(guards: &mut Guards, nth: u64) {
-        let until = now().instant + Duration::from_secs(600);
-        guards.at(&Key::of("item").with(nth), now()).watermark =
-            Some(Watermark { fence: nth, until });
+        guards.at(&Key::of("item").with(nth), now()).watermark = Some(nth);
     }
 
     #[test]
@@ -511,7 +490,7 @@ mod tests {
         }
         // None is lower than it was.
         for nth in 0..100_000 {
-            assert!(guards.watermark(&Key::of("item").with(nth), now()) >= nth);
+            assert!(guards.watermark(&Key::of("item").with(nth)) >= nth);
         }
     }
 
@@ -519,7 +498,7 @@ mod tests {
     fn leases_stay_however_many_watermarks_there_are() {
         let mut guards = Guards::default();
         let claims: Vec<_> = (0..50).map(|nth| Claim::new(Key::of("load").with(nth))).collect();
-        let until = now().instant + Duration::from_secs(600);
+        let until = now().after(Duration::from_secs(600));
         for claim in &claims {
             let granted = ActiveLease {
                 token: claim.token(),
