@@ -8,7 +8,7 @@ use crate::cache::Cache;
 use crate::error::CacheError;
 use crate::key::KeyOf;
 use crate::read_through::handle::{AT_ONCE, Changed, Handle, change_by, result_of_all};
-use crate::store::WithdrawalTarget;
+use crate::store::{Withdrawal, WithdrawalTarget};
 use crate::tag::Tag;
 
 /// What one write makes outdated: keys and tags of any caches, over any stores.
@@ -71,10 +71,7 @@ impl Invalidation {
     /// If it is dropped before it returns, each operation may have happened or not.
     pub async fn run(self) -> Result<(), CacheError> {
         let each = self.0.into_iter().map(|(handle, target)| async move {
-            match target {
-                WithdrawalTarget::Key(key) => handle.invalidate(&key).await.map(drop),
-                WithdrawalTarget::Tag(tag) => handle.invalidate_tag(&tag).await,
-            }
+            handle.withdraw(target, Withdrawal::Invalidate).await.map(drop)
         });
         result_of_all(stream::iter(each).buffer_unordered(AT_ONCE).collect::<Vec<_>>().await)
     }

@@ -66,11 +66,7 @@ impl Handle {
     /// If it is dropped before it returns, the operation may have happened or not. A `RedisStore`
     /// repeats it.
     pub async fn invalidate(&self, key: &Key) -> Result<bool, CacheError> {
-        let invalidated =
-            self.store.withdraw(WithdrawalTarget::Key(key.clone()), Withdrawal::Invalidate).await;
-        self.statistics
-            .changed(InvalidationEvent::Invalidated, invalidated)
-            .map_err(|error| CacheError::store(key, &error))
+        self.withdraw(WithdrawalTarget::Key(key.clone()), Withdrawal::Invalidate).await
     }
 
     /// Removes the entries of many keys, each as [`invalidate`](Self::invalidate) does, 256 at a
@@ -105,15 +101,7 @@ impl Handle {
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub async fn expire(&self, key: &Key) -> Result<bool, CacheError> {
-        let expired = match &self.expiry {
-            Some(expire) => expire(key.clone()).await,
-            None => {
-                self.store.withdraw(WithdrawalTarget::Key(key.clone()), Withdrawal::EXPIRE).await
-            }
-        };
-        self.statistics
-            .changed(InvalidationEvent::Expired, expired)
-            .map_err(|error| CacheError::store(key, &error))
+        self.withdraw(WithdrawalTarget::Key(key.clone()), Withdrawal::EXPIRE).await
     }
 
     /// Makes the entries of many keys stale, each as [`expire`](Self::expire) does, 256 at a time.
@@ -152,11 +140,7 @@ impl Handle {
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub async fn invalidate_tag(&self, tag: &Tag) -> Result<(), CacheError> {
-        let invalidated =
-            self.store.withdraw(WithdrawalTarget::Tag(tag.clone()), Withdrawal::Invalidate).await;
-        self.statistics
-            .changed(InvalidationEvent::InvalidatedTags, invalidated.map(drop))
-            .map_err(|error| CacheError::tag(tag, &error))
+        self.withdraw(WithdrawalTarget::Tag(tag.clone()), Withdrawal::Invalidate).await.map(drop)
     }
 
     /// Makes all entries with a tag stale, as if their ttl had passed. While each is loaded again,
@@ -177,11 +161,37 @@ impl Handle {
     /// As [`invalidate_tag`](Self::invalidate_tag).
     pub async fn expire_tag(&self, tag: &Tag, spread: Duration) -> Result<(), CacheError> {
         let change = Withdrawal::Expire { over: spread };
-        let expired =
-            self.store.withdraw(WithdrawalTarget::Tag(tag.clone()), change).await.map(drop);
-        self.statistics
-            .changed(InvalidationEvent::ExpiredTags, expired)
-            .map_err(|error| CacheError::tag(tag, &error))
+        self.withdraw(WithdrawalTarget::Tag(tag.clone()), change).await.map(drop)
+    }
+
+    /// Invalidates or expires a key or a tag, whichever it is: as the methods above, which say what that
+    /// promises. Returns whether there was an entry of the key; for a tag, `false`.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn withdraw(
+        &self,
+        target: WithdrawalTarget,
+        change: Withdrawal,
+    ) -> Result<bool, CacheError> {
+        let expires = change != Withdrawal::Invalidate;
+        let event = match (&target, expires) {
+            (WithdrawalTarget::Key(_), false) => InvalidationEvent::Invalidated,
+            (WithdrawalTarget::Key(_), true) => InvalidationEvent::Expired,
+            (WithdrawalTarget::Tag(_), false) => InvalidationEvent::InvalidatedTags,
+            (WithdrawalTarget::Tag(_), true) => InvalidationEvent::ExpiredTags,
+        };
+        let withdrawn = match (&target, &self.expiry) {
+            (WithdrawalTarget::Key(key), Some(expire)) if expires => expire(key.clone()).await,
+            _ => self.store.withdraw(target.clone(), change).await,
+        };
+        self.statistics.changed(event, withdrawn).map_err(|error| match &target {
+            WithdrawalTarget::Key(key) => CacheError::store(key, &error),
+            WithdrawalTarget::Tag(tag) => CacheError::tag(tag, &error),
+        })
     }
 
     /// Removes all entries of [clearable](crate::service::ReadThroughLayerBuilder::clearable) layers over this store

@@ -8,7 +8,7 @@ use bellwether::adapter::{change, result_of_all};
 use bellwether::service::Handle;
 use bellwether::stats::StatsSource;
 use bellwether::store::{Withdrawal, WithdrawalTarget};
-use bellwether::{Cache, CacheError, Changed, KeyOf, Tag};
+use bellwether::{Cache, Changed, KeyOf, Tag};
 use futures_util::stream::{self, StreamExt};
 use sqlx::Transaction;
 
@@ -93,31 +93,12 @@ impl<D: ChangesDatabase> ChangeTransaction<D> {
         // The rows stay pending: other regions and other versions need them, of which only followers know.
         let invalidate = async move {
             let each = invalidations.into_iter().map(|(handle, target, change)| async move {
-                apply(&handle, target, change).await
+                handle.withdraw(target, change).await.map(drop)
             });
             let results: Vec<_> = stream::iter(each).buffer_unordered(AT_ONCE).collect().await;
             result_of_all(results)
         };
         change(write, invalidate).await
-    }
-}
-
-async fn apply(
-    handle: &Handle,
-    target: WithdrawalTarget,
-    change: Withdrawal,
-) -> Result<(), CacheError> {
-    match (target, change) {
-        (WithdrawalTarget::Key(key), Withdrawal::Invalidate) => {
-            handle.invalidate(&key).await.map(drop)
-        }
-        (WithdrawalTarget::Key(key), Withdrawal::Expire { .. }) => {
-            handle.expire(&key).await.map(drop)
-        }
-        (WithdrawalTarget::Tag(tag), Withdrawal::Invalidate) => handle.invalidate_tag(&tag).await,
-        (WithdrawalTarget::Tag(tag), Withdrawal::Expire { over }) => {
-            handle.expire_tag(&tag, over).await
-        }
     }
 }
 
