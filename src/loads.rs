@@ -3,13 +3,14 @@
 #[path = "loads/gradient.rs"]
 mod gradient;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::{fmt, mem};
 
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use self::gradient::Gradient;
@@ -55,9 +56,7 @@ struct LoadQueue {
     /// Numbers the tickets.
     tickets: u64,
     /// In this order they get their permits.
-    waiting: BTreeMap<(LoadRank, u64), Option<Waker>>,
-    /// Tickets that were handed a permit, and have not fetched it.
-    handed: BTreeSet<u64>,
+    waiting: BTreeMap<(LoadRank, u64), oneshot::Sender<LoadPermit>>,
 }
 
 /// Which loads go first. Those of one rank go in the order in which they began to wait.
@@ -102,15 +101,15 @@ impl Loads {
 
     /// A place in the queue.
     pub(crate) fn queue(&self, rank: LoadRank) -> LoadTicket {
+        let (handed, permit) = oneshot::channel();
         let mut queue = locked(&self.0);
         queue.tickets += 1;
         let number = queue.tickets;
-        queue.waiting.insert((rank, number), None);
-        // A permit may have come back since the last attempt.
-        let wakers = queue.hand_out();
+        queue.waiting.insert((rank, number), handed);
         drop(queue);
-        wake(wakers);
-        LoadTicket { bound: Arc::clone(&self.0), rank, number }
+        // A permit may have come back since the last attempt.
+        hand_out(&self.0, 0);
+        LoadTicket { bound: Arc::clone(&self.0), rank, number, permit }
     }
 }
 
@@ -152,18 +151,24 @@ impl LoadQueue {
         }
         is_free
     }
+}
 
-    /// Hands the free permits to the first tickets. Gives the wakers of these, for after the lock.
-    fn hand_out(&mut self) -> Vec<Waker> {
-        let mut wakers = Vec::new();
-        while !self.waiting.is_empty()
-            && self.take()
-            && let Some(((_, number), waker)) = self.waiting.pop_first()
-        {
-            self.handed.insert(number);
-            wakers.extend(waker);
-        }
-        wakers
+/// Takes so many permits back, and hands those that are free to the first tickets.
+fn hand_out(bound: &LoadBound, back: usize) {
+    let mut queue = locked(bound);
+    queue.taken -= back;
+    let mut first = Vec::new();
+    while !queue.waiting.is_empty()
+        && queue.take()
+        && let Some((_, ticket)) = queue.waiting.pop_first()
+    {
+        first.push(ticket);
+    }
+    drop(queue);
+    // After the lock: a woken task may run at once, on this very thread; and a ticket that was dropped
+    // meanwhile does not take its permit, which so comes back.
+    for ticket in first {
+        drop(ticket.send(LoadPermit(Arc::clone(bound))));
     }
 }
 
@@ -181,12 +186,7 @@ impl LoadPermit {
 
 impl Drop for LoadPermit {
     fn drop(&mut self) {
-        // It goes to the next ticket.
-        let mut queue = locked(&self.0);
-        queue.taken -= 1;
-        let wakers = queue.hand_out();
-        drop(queue);
-        wake(wakers);
+        hand_out(&self.0, 1);
     }
 }
 
@@ -196,6 +196,7 @@ pub(crate) struct LoadTicket {
     bound: LoadBound,
     rank: LoadRank,
     number: u64,
+    permit: oneshot::Receiver<LoadPermit>,
 }
 
 impl LoadTicket {
@@ -204,8 +205,8 @@ impl LoadTicket {
         let from = mem::replace(&mut self.rank, rank);
         if from != rank {
             let queue = &mut *locked(&self.bound);
-            if let Some(waker) = queue.waiting.remove(&(from, self.number)) {
-                queue.waiting.insert((rank, self.number), waker);
+            if let Some(handed) = queue.waiting.remove(&(from, self.number)) {
+                queue.waiting.insert((rank, self.number), handed);
             }
         }
     }
@@ -214,35 +215,16 @@ impl LoadTicket {
 impl Future for LoadTicket {
     type Output = LoadPermit;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LoadPermit> {
-        let queue = &mut *locked(&self.bound);
-        if queue.handed.remove(&self.number) {
-            return Poll::Ready(LoadPermit(Arc::clone(&self.bound)));
-        }
-        match queue.waiting.get_mut(&(self.rank, self.number)) {
-            Some(Some(waker)) => waker.clone_from(cx.waker()),
-            Some(waker) => *waker = Some(cx.waker().clone()),
-            None => {}
-        }
-        Poll::Pending
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LoadPermit> {
+        let permit = Pin::new(&mut self.permit).poll(cx);
+        permit.map(|permit| permit.expect("a ticket waits until it is handed one"))
     }
 }
 
 impl Drop for LoadTicket {
     fn drop(&mut self) {
-        let mut queue = locked(&self.bound);
-        let left = queue.waiting.remove(&(self.rank, self.number));
-        let was_handed = queue.handed.remove(&self.number);
-        drop(queue);
+        let left = locked(&self.bound).waiting.remove(&(self.rank, self.number));
         // After the lock: it may run any code.
         drop(left);
-        if was_handed {
-            drop(LoadPermit(Arc::clone(&self.bound)));
-        }
     }
-}
-
-/// No lock may be held: a woken task may run at once, on this very thread.
-fn wake(wakers: Vec<Waker>) {
-    wakers.into_iter().for_each(Waker::wake);
 }
