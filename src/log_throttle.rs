@@ -1,56 +1,44 @@
 //! The log throttle: at most one line per period about events that every request may cause.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::mem;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use crate::locked::locked;
 
 /// Admits one message per period, and counts those that it holds back.
 ///
 /// Without it, an outage would log a line per request, when readers of the log have the least time.
 #[derive(Debug)]
 pub struct LogThrottle {
-    period_ms: u64,
-    /// When the next message may pass, in milliseconds since this process began to log.
-    due: AtomicU64,
-    /// How many messages were held back since the last one.
-    held_back: AtomicU64,
+    period: Duration,
+    /// When the last message has passed, and how many were held back since. Held for a few instructions.
+    last: Mutex<(Option<Instant>, u64)>,
 }
 
 impl LogThrottle {
     /// A throttle that admits one message per period, and the first one at once.
     pub const fn once_per(period: Duration) -> Self {
-        Self {
-            period_ms: period.as_millis() as u64,
-            due: AtomicU64::new(0),
-            held_back: AtomicU64::new(0),
-        }
+        Self { period, last: Mutex::new((None, 0)) }
     }
 
     /// `Some` if a message may pass now, with the number of messages held back since the last one.
+    ///
+    /// By the system's monotonic clock. The clock of the runtime can be paused by tests, but logs are for
+    /// people.
     pub fn admit(&self) -> Option<u64> {
-        self.admit_at(millis_of_process())
+        self.admit_at(Instant::now())
     }
 
-    fn admit_at(&self, now: u64) -> Option<u64> {
-        let due = self.due.load(Ordering::Relaxed);
-        let next = now.saturating_add(self.period_ms);
-        // One of several concurrent callers wins.
-        let is_ours = now >= due
-            && self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if !is_ours {
-            self.held_back.fetch_add(1, Ordering::Relaxed);
+    fn admit_at(&self, now: Instant) -> Option<u64> {
+        let (last, held_back) = &mut *locked(&self.last);
+        if last.is_some_and(|last| now.saturating_duration_since(last) < self.period) {
+            *held_back += 1;
             return None;
         }
-        Some(self.held_back.swap(0, Ordering::Relaxed))
+        *last = Some(now);
+        Some(mem::take(held_back))
     }
-}
-
-/// By the system's monotonic clock. The clock of the runtime can be paused by tests, but logs are
-/// for people.
-fn millis_of_process() -> u64 {
-    static BEGAN: OnceLock<Instant> = OnceLock::new();
-    let began = BEGAN.get_or_init(Instant::now);
-    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Logs at level `warn`, with a target, at most every ten seconds at one place in the code, with the
@@ -73,48 +61,36 @@ mod tests {
 
     use super::*;
 
-    const PERIOD: u64 = 10_000;
-
-    fn throttle() -> LogThrottle {
-        LogThrottle::once_per(Duration::from_millis(PERIOD))
-    }
+    const PERIOD: Duration = Duration::from_secs(10);
 
     #[test]
     fn the_first_message_is_admitted_at_once() {
-        static STATIC: LogThrottle = LogThrottle::once_per(Duration::from_secs(3600));
+        static STATIC: LogThrottle = LogThrottle::once_per(Duration::MAX);
         assert_eq!(STATIC.admit(), Some(0));
         assert_eq!(STATIC.admit(), None);
     }
 
     #[test]
     fn a_message_says_how_many_were_held_back_since_the_last_one() {
-        let throttle = throttle();
-        assert_eq!(throttle.admit_at(5), Some(0));
-        for now in [5, 6, 5 + PERIOD - 1] {
-            assert_eq!(throttle.admit_at(now), None, "at {now}");
+        let (throttle, start) = (LogThrottle::once_per(PERIOD), Instant::now());
+        let millis = Duration::from_millis;
+        assert_eq!(throttle.admit_at(start), Some(0));
+        for after in [millis(0), millis(1), PERIOD - millis(1)] {
+            assert_eq!(throttle.admit_at(start + after), None, "after {after:?}");
         }
-        assert_eq!(throttle.admit_at(5 + PERIOD), Some(3));
-        assert_eq!(throttle.admit_at(5 + 3 * PERIOD), Some(0));
+        assert_eq!(throttle.admit_at(start + PERIOD), Some(3));
+        assert_eq!(throttle.admit_at(start + 3 * PERIOD), Some(0));
     }
 
     #[test]
     fn one_of_many_concurrent_messages_is_admitted_and_the_others_are_counted() {
-        let throttle = throttle();
+        let (throttle, start) = (LogThrottle::once_per(PERIOD), Instant::now());
         let admitted: usize = thread::scope(|scope| {
-            let threads: Vec<_> = (0..8)
-                .map(|_| scope.spawn(|| (0..1000).filter_map(|_| throttle.admit_at(1)).count()))
-                .collect();
+            let admitted = || (0..1000).filter_map(|_| throttle.admit_at(start)).count();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(admitted)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum()
         });
         assert_eq!(admitted, 1);
-        // The one that is admitted may be overtaken by some that it does not count any more.
-        let later = throttle.admit_at(1 + PERIOD).unwrap();
-        assert!(later <= 7_999, "{later}");
-    }
-
-    #[test]
-    fn the_end_of_time_is_no_overflow() {
-        let throttle = throttle();
-        assert_eq!(throttle.admit_at(u64::MAX), Some(0));
+        assert_eq!(throttle.admit_at(start + PERIOD), Some(7_999));
     }
 }

@@ -67,7 +67,7 @@ const ARROWS: [(&str, &[&str]); 26] = [
     ("lifetimes", &[]),
     ("loads", &["locked"]),
     ("locked", &[]),
-    ("log_throttle", &[]),
+    ("log_throttle", &["locked"]),
     ("metrics", &["locked", "stats"]),
     ("policy", &["lifetimes"]),
     (
