@@ -23,7 +23,7 @@ use super::load::{LentJob, Loader};
 use super::load_group::GroupOfItem;
 use super::outcome::Outcome;
 use super::remembered::OrphanGuard;
-use super::step::{self, AnswerOf, LeaseHold, Meanwhile, Share, Step, WaiterAction};
+use super::step::{self, AnswerOf, LeaseHold, Share, Step, WaiterAction};
 use crate::codec::Codec;
 use crate::error::StoreError;
 use crate::flight::{Generation, Leader, Phase};
@@ -181,12 +181,14 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
 
     /// Performs the actions after an event, and returns the next state.
     fn take(&mut self, event: TaskEvent) -> TaskState {
+        let is_fresh = matches!(event, TaskEvent::Found { .. });
         let Step { actions, state } = step::next(event, &mut self.scope.memory);
-        actions.into_iter().for_each(|action| self.act(action));
+        actions.into_iter().for_each(|action| self.act(action, is_fresh));
         state
     }
 
-    fn act(&self, action: WaiterAction<Carried>) {
+    /// Performs an action. `is_fresh`: the store has given a fresh answer.
+    fn act(&mut self, action: WaiterAction<Carried>, is_fresh: bool) {
         let leader = &self.scope.leader;
         match action {
             WaiterAction::Complete(to, outcome) => {
@@ -199,6 +201,12 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
             WaiterAction::Detach(asked) => {
                 leader.run_in_the_background();
                 leader.complete(|joined, _| joined >= asked, Outcome::LookUp);
+                // With an answer for every caller, the load is for none.
+                if is_fresh || self.background.is_none() {
+                    let stale = LoadReason::Revalidation;
+                    self.background = Some(if is_fresh { LoadReason::Early } else { stale });
+                    self.opener.span = self.waits.get();
+                }
             }
             WaiterAction::Release => leader.complete(|_, _| true, Outcome::PrivateKey),
             WaiterAction::ReleaseAtClose => leader.close_with(Outcome::PrivateOnce),
@@ -316,35 +324,19 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
     /// Counts an event of the protocol.
     fn count(&mut self, event: &TaskEvent) {
         self.count_pause(event);
-        if let TaskEvent::LoadEnded { answer, .. } = event {
-            self.scope.compare_shadow(answer);
+        let TaskEvent::LoadEnded { answer, .. } = event else { return };
+        self.scope.compare_shadow(answer);
+        if self.background.is_none() {
+            return;
         }
         let Scope { core, leader, .. } = &self.scope;
-        match event {
-            TaskEvent::Found { due: Some(_), .. } => {
-                self.background = Some(LoadReason::Early);
-                self.opener.span = self.waits.get();
-            }
-            // With a stale answer for every caller, the load is for none.
-            TaskEvent::Queued { meanwhile: Meanwhile::Give(_), .. }
-            | TaskEvent::Busy { meanwhile: Meanwhile::Give(_), .. }
-            | TaskEvent::Granted { meanwhile: Meanwhile::Give(_), .. }
-                if self.background.is_none() =>
-            {
-                self.background = Some(LoadReason::Revalidation);
-                self.opener.span = self.waits.get();
-            }
-            TaskEvent::LoadEnded { answer, .. } if self.background.is_some() => {
-                let has_failed = has_failed(answer);
-                let event = if has_failed { RefreshEvent::Failed } else { RefreshEvent::Succeeded };
-                core.statistics.refresh(event);
-                if has_failed {
-                    let why = ["a refresh in the background failed", ""];
-                    let (key, error) = (leader.key(), error(&answer.outcome));
-                    core.statistics.warn(Statistics::NOW_AND_THEN, why, Some(key), Some(error));
-                }
-            }
-            _ => {}
+        let has_failed = has_failed(answer);
+        let event = if has_failed { RefreshEvent::Failed } else { RefreshEvent::Succeeded };
+        core.statistics.refresh(event);
+        if has_failed {
+            let why = ["a refresh in the background failed", ""];
+            let (key, error) = (leader.key(), error(&answer.outcome));
+            core.statistics.warn(Statistics::NOW_AND_THEN, why, Some(key), Some(error));
         }
     }
 

@@ -40,14 +40,17 @@ pub(super) struct Queueing<'a> {
 impl Queueing<'_> {
     /// Without a wait, if that is possible.
     pub(super) fn at_once(&self) -> Option<LoadAdmission> {
-        let Some(bound) = self.bound.filter(|_| !self.leader.passes()) else {
-            return Some(LoadAdmission::Free);
-        };
         let group = self.group();
-        let shared = group.as_deref().and_then(LoadGroup::permit);
-        shared
-            .map(LoadAdmission::Permit)
-            .or_else(|| Some(admission(group.as_deref(), bound.try_permit()?)))
+        let group = group.as_deref();
+        self.unqueued(group).or_else(|| Some(admission(group, self.bound?.try_permit()?)))
+    }
+
+    /// Without a permit of its own, if it needs none.
+    fn unqueued(&self, group: Option<&LoadGroup>) -> Option<LoadAdmission> {
+        if self.bound.is_none() || self.leader.passes() {
+            return Some(LoadAdmission::Free);
+        }
+        group.and_then(LoadGroup::permit).map(LoadAdmission::Permit)
     }
 
     /// Waits for its turn. `None` if all callers have left.
@@ -62,11 +65,8 @@ impl Queueing<'_> {
         loop {
             // Before the permit is looked for: it may be shared meanwhile.
             let shared = group.map(LoadGroup::shared);
-            if self.leader.passes() {
-                return Some(LoadAdmission::Free);
-            }
-            if let Some(shared) = group.and_then(LoadGroup::permit) {
-                return Some(LoadAdmission::Permit(shared));
+            if let Some(admission) = self.unqueued(group) {
+                return Some(admission);
             }
             // Each time: when its group shared a permit, the batch expected this item to go on.
             self.leader.enter(Phase::Queueing);
