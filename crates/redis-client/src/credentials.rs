@@ -4,13 +4,12 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::Shared;
 use redis::aio::MultiplexedConnection;
 use tokio::time::{sleep, timeout};
 
 use super::retry_pauses::RetryPauses;
 use super::server_error::ServerError;
+use super::shared_task::{SharedTask, start};
 use bellwether::adapter::{BoxFuture, locked};
 use bellwether::{BoxError, warn_throttled};
 
@@ -152,7 +151,7 @@ pub(super) struct Login {
     pending: Mutex<Option<PendingCredentials>>,
 }
 
-type PendingCredentials = Shared<BoxFuture<'static, Result<RedisCredentials, Arc<str>>>>;
+type PendingCredentials = SharedTask<Result<RedisCredentials, Arc<str>>>;
 
 impl Login {
     pub(super) fn new(provider: impl CredentialsProvider) -> Arc<Self> {
@@ -165,6 +164,7 @@ impl Login {
         let answer = pending.clone().await;
         // The next connection asks again.
         locked(&self.pending).take_if(|current| current.ptr_eq(&pending));
+        let answer = answer.unwrap_or_else(|| Err("the provider has panicked".into()));
         answer.map_err(|reason| ServerError::unavailable(format!("credentials: {reason}")))
     }
 
@@ -205,15 +205,13 @@ impl Login {
 
     /// Asks the provider in a task of its own, because a connection may be given up meanwhile.
     fn ask(&self) -> PendingCredentials {
-        let asked = tokio::spawn(timeout(LONGEST_CALL, self.provider.credentials()));
-        let answer = async {
+        let asked = timeout(LONGEST_CALL, self.provider.credentials());
+        start(async {
             match asked.await {
-                Ok(Ok(answer)) => answer.map_err(|error| error.to_string().into()),
-                Ok(Err(_)) => Err(format!("no answer within {LONGEST_CALL:?}").into()),
-                Err(_) => Err("the provider has panicked".into()),
+                Ok(answer) => answer.map_err(|error| error.to_string().into()),
+                Err(_) => Err(format!("no answer within {LONGEST_CALL:?}").into()),
             }
-        };
-        answer.boxed().shared()
+        })
     }
 }
 

@@ -39,6 +39,7 @@ mod server_clock;
 mod server_error;
 mod server_stream;
 mod shared_connection;
+mod shared_task;
 mod silence;
 #[cfg(feature = "simulated-network")]
 #[doc(hidden)]

@@ -1,13 +1,11 @@
 //! A connection that is replaced when it breaks or is silent.
 
+use std::future::ready;
 use std::mem;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::Shared;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use tokio::{select, task_local};
 
@@ -17,6 +15,7 @@ use super::one_task::OneTask;
 use super::request::{RedisRequest, Replied};
 use super::retry_pauses::RetryPauses;
 use super::server_error::ServerError;
+use super::shared_task::{SharedTask, start};
 use super::silence::{Judgement, Silence};
 use bellwether::adapter::locked;
 
@@ -38,9 +37,9 @@ pub(super) fn connect_time() -> Option<(Duration, Instant)> {
 /// share it.
 ///
 /// ```text
-///  Empty ──request──► Dialling ──────► Open ──breaks, request──► Dialling
-///                     ▲      └─fails─► Failed
-///                     └──── request, after the pause
+///  request ──► attempt ──────► open ──breaks, request──► attempt
+///              ▲     └─fails─► an error
+///              └──── request, after the pause
 /// ```
 ///
 /// There is one attempt at a time, which goes on without the requests that wait for it. After a failed
@@ -56,33 +55,21 @@ pub(super) struct SharedConnection {
 
 #[derive(Default)]
 struct ConnectionSlot {
-    state: SlotState,
+    /// The last attempt to connect, and what has come of it.
+    attempt: Option<SharedTask<Attempted>>,
     /// How many attempts have failed in a row.
     failures: u32,
     /// Whether a connection was open before.
     was_open: bool,
 }
 
-/// Ready when an attempt to connect has ended.
-type DialEnd = Shared<oneshot::Receiver<()>>;
-
-#[derive(Default)]
-enum SlotState {
-    #[default]
-    Empty,
-    /// An attempt is under way. When it ends, the sender is dropped.
-    Dialling(DialEnd),
-    Open(Arc<Connection>),
-    Failed {
-        /// Of requests until then.
-        error: ServerError,
-        again_at: Instant,
-    },
-}
+/// A connection, or the error of requests until another attempt is made.
+type Attempted = Result<Arc<Connection>, (ServerError, Instant)>;
 
 impl ConnectionSlot {
     fn has(&self, connection: &Arc<Connection>) -> bool {
-        matches!(&self.state, SlotState::Open(open) if Arc::ptr_eq(open, connection))
+        let last = self.attempt.as_ref().and_then(|attempt| attempt.peek());
+        matches!(last, Some(Some(Ok(open))) if Arc::ptr_eq(open, connection))
     }
 }
 
@@ -161,8 +148,7 @@ impl SharedConnection {
                 Ok(connection) => return Ok(connection),
                 Err(attempt) => attempt,
             };
-            // The error of it says that the attempt has ended.
-            _ = self.while_heard(None, attempt).await?;
+            self.while_heard(None, attempt).await?;
         }
     }
 
@@ -272,7 +258,7 @@ impl SharedConnection {
         // In this order: what breaks, and then what replaces it.
         silent.state.give_up();
         connector.adopt(&connection, true);
-        slot.state = SlotState::Open(Arc::new(connection));
+        slot.attempt = Some(start(ready(Ok(Arc::new(connection)))));
         drop(slot);
         connector.node.parts.replaced();
         silent.state.end();
@@ -284,32 +270,56 @@ impl SharedConnection {
         self.connector.node.parts.options.dialer.login.is_some()
     }
 
-    /// The connection. Without one, the end of the attempt to connect that is under way, or of a new
-    /// one.
+    /// The connection. Without one, the attempt to connect that is under way, or a new one.
     ///
     /// # Errors
     /// That of the last attempt, until the pause after it is over.
-    fn connection(self: &Arc<Self>) -> Result<Result<Arc<Connection>, DialEnd>, ServerError> {
+    fn connection(
+        self: &Arc<Self>,
+    ) -> Result<Result<Arc<Connection>, SharedTask<Attempted>>, ServerError> {
         let mut slot = locked(&self.slot);
-        match &slot.state {
-            SlotState::Open(connection) if !connection.is_broken() => {
-                return Ok(Ok(Arc::clone(connection)));
+        if let Some(last) = &slot.attempt {
+            match last.peek() {
+                None => return Ok(Err(last.clone())),
+                Some(Some(Ok(open))) if !open.is_broken() => return Ok(Ok(Arc::clone(open))),
+                Some(Some(Err((error, again_at)))) if Instant::now() < *again_at => {
+                    return Err(error.clone());
+                }
+                Some(_) => {}
             }
-            SlotState::Dialling(attempt) => return Ok(Err(attempt.clone())),
-            SlotState::Failed { error, again_at } if Instant::now() < *again_at => {
-                return Err(error.clone());
-            }
-            _ => {}
         }
-        let (ended, end) = oneshot::channel();
-        let attempt = end.shared();
-        let former = mem::replace(&mut slot.state, SlotState::Dialling(attempt.clone()));
+        let attempt = start(Arc::clone(self).attempt());
+        let former = slot.attempt.replace(attempt.clone());
         drop(slot);
         // Dropped after the lock, because this can end a connection.
         drop(former);
-        let shared = Arc::clone(self);
-        tokio::spawn(DialAttempt { shared, next: SlotState::Empty, _ended: ended }.run());
         Ok(Err(attempt))
+    }
+
+    async fn attempt(self: Arc<Self>) -> Attempted {
+        let connector = &self.connector;
+        match connector.connect().await {
+            Ok(connection) => {
+                let was_open = {
+                    let mut slot = locked(&self.slot);
+                    slot.failures = 0;
+                    mem::replace(&mut slot.was_open, true)
+                };
+                connector.adopt(&connection, was_open);
+                Ok(Arc::new(connection))
+            }
+            Err(error) => {
+                tracing::debug!(target: "bellwether::store", %error, "no connection to redis");
+                let failures = {
+                    let mut slot = locked(&self.slot);
+                    slot.failures = slot.failures.saturating_add(1);
+                    slot.failures
+                };
+                let longest = connector.node.parts.options.probe_every / 2;
+                let pause = RetryPauses::of_attempts(&error, longest).after(failures);
+                Err((ServerError::Unconnected(Arc::new(error)), Instant::now() + pause))
+            }
+        }
     }
 }
 
@@ -325,49 +335,5 @@ impl Drop for Left<'_> {
         let Self { shared, connection, begun } = *self;
         let watch = || Arc::clone(shared).watch(Arc::clone(connection), begun);
         connection.state.watch.start(watch);
-    }
-}
-
-/// An attempt to connect. When it is dropped, the slot gets its next state, and requests that wait
-/// for it go on.
-struct DialAttempt {
-    shared: Arc<SharedConnection>,
-    /// Empty unless it has succeeded or failed: then its runtime has ended.
-    next: SlotState,
-    _ended: oneshot::Sender<()>,
-}
-
-impl DialAttempt {
-    async fn run(mut self) {
-        let connector = &self.shared.connector;
-        self.next = match connector.connect().await {
-            Ok(connection) => {
-                let was_open = {
-                    let mut slot = locked(&self.shared.slot);
-                    slot.failures = 0;
-                    mem::replace(&mut slot.was_open, true)
-                };
-                connector.adopt(&connection, was_open);
-                SlotState::Open(Arc::new(connection))
-            }
-            Err(error) => {
-                tracing::debug!(target: "bellwether::store", %error, "no connection to redis");
-                let failures = {
-                    let mut slot = locked(&self.shared.slot);
-                    slot.failures = slot.failures.saturating_add(1);
-                    slot.failures
-                };
-                let longest = connector.node.parts.options.probe_every / 2;
-                let pause = RetryPauses::of_attempts(&error, longest).after(failures);
-                let error = ServerError::Unconnected(Arc::new(error));
-                SlotState::Failed { error, again_at: Instant::now() + pause }
-            }
-        };
-    }
-}
-
-impl Drop for DialAttempt {
-    fn drop(&mut self) {
-        locked(&self.shared.slot).state = mem::take(&mut self.next);
     }
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use self::discovery::discover;
 use self::redirect::{Journey, Redirection, redirection};
@@ -257,13 +257,12 @@ impl Cluster {
 
     /// Starts a task that refreshes the slot table, unless there is one. It asks `first` first.
     fn refresh_soon(self: &Arc<Self>, first: Option<Arc<RedisNode>>) {
-        let Ok(runtime) = Handle::try_current() else { return };
-        let Some(refresh) = self.schedule.admit(Instant::now()) else { return };
+        if Handle::try_current().is_err() {
+            return;
+        }
         let cluster = Arc::clone(self);
-        runtime.spawn(async move {
-            sleep_until(refresh.begins_at).await;
+        self.schedule.refresh(Instant::now(), async move {
             cluster.refresh(first, Instant::now() + cluster.parts.options.timeout).await;
-            drop(refresh);
         });
     }
 

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use bellwether::adapter::locked;
 use futures_util::FutureExt;
-use futures_util::future::Shared;
-use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::shared_task::{SharedTask, start};
 
 /// Admits one refresh at a time.
 pub(super) struct RefreshSchedule {
-    /// When the last refresh begins or has begun, and what is closed when it has ended. Held for a
-    /// few instructions, never across an `.await`.
-    last: Mutex<Option<(Instant, Shared<oneshot::Receiver<()>>)>>,
+    /// When the last refresh begins or has begun, and its task. Held for a few instructions, never across an
+    /// `.await`.
+    last: Mutex<Option<(Instant, SharedTask<()>)>>,
     /// How long a refresh may take. After that another one is admitted, because the runtime of the
     /// first may not be polled any more.
     longest: Duration,
@@ -21,32 +21,24 @@ pub(super) struct RefreshSchedule {
     every: Duration,
 }
 
-/// An admitted refresh. It ends when this is dropped.
-pub(super) struct AdmittedRefresh {
-    /// When it may begin.
-    pub(super) begins_at: Instant,
-    _running: oneshot::Sender<()>,
-}
-
 impl RefreshSchedule {
     pub(super) fn new(longest: Duration, every: Duration) -> Self {
         Self { last: Mutex::default(), longest, every }
     }
 
-    /// Admits a refresh, unless one is under way.
-    pub(super) fn admit(&self, now: Instant) -> Option<AdmittedRefresh> {
+    /// Starts a task that refreshes, unless there is one.
+    pub(super) fn refresh(&self, now: Instant, refresh: impl Future<Output = ()> + Send + 'static) {
         let mut last = locked(&self.last);
         let begins_at = match &*last {
-            Some((begun, running)) if is_open(running) && now < *begun + self.longest => {
-                return None;
-            }
+            Some((begun, task)) if !has_ended(task) && now < *begun + self.longest => return,
             Some((begun, _)) => now.max(*begun + PAUSE),
             None => now,
         };
-        let (_running, end) = oneshot::channel();
-        let end = end.shared();
-        *last = Some((begins_at, end));
-        Some(AdmittedRefresh { begins_at, _running })
+        let task = start(async move {
+            sleep_until(begins_at).await;
+            refresh.await;
+        });
+        *last = Some((begins_at, task));
     }
 
     /// Whether the last refresh began so long ago that the next one is due without a reason.
@@ -56,16 +48,16 @@ impl RefreshSchedule {
 
     /// Waits for the end of the refresh that is under way, until the deadline at most.
     pub(super) async fn ended(&self, deadline: Instant) {
-        let end = locked(&self.last).as_ref().map(|(_, end)| end.clone());
-        if let Some(end) = end {
-            // Nothing is sent: it is closed. Being late is no error.
-            _ = timeout_at(deadline, end).await;
+        let task = locked(&self.last).as_ref().map(|(_, task)| task.clone());
+        if let Some(task) = task {
+            // Being late is no error.
+            _ = timeout_at(deadline, task).await;
         }
     }
 }
 
-fn is_open(running: &Shared<oneshot::Receiver<()>>) -> bool {
-    running.clone().now_or_never().is_none()
+fn has_ended(task: &SharedTask<()>) -> bool {
+    task.clone().now_or_never().is_some()
 }
 
 /// The time between the beginnings of two refreshes. Meanwhile, requests follow redirections.
@@ -73,7 +65,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::advance;
+    use std::future::pending;
+
+    use tokio::sync::oneshot;
+    use tokio::task::yield_now;
+    use tokio::time::{advance, sleep};
 
     use super::*;
 
@@ -84,42 +80,61 @@ mod tests {
         RefreshSchedule::new(LONGEST, EVERY)
     }
 
+    /// Asks for a refresh, and tells when it begins, if it does. It ends with the sender.
+    async fn begun(schedule: &RefreshSchedule) -> Option<(Duration, oneshot::Sender<()>)> {
+        let (begin, begun) = oneshot::channel();
+        let (end, ended) = oneshot::channel::<()>();
+        let asked = Instant::now();
+        schedule.refresh(asked, async move {
+            _ = begin.send(asked.elapsed());
+            _ = ended.await;
+        });
+        Some((begun.await.ok()?, end))
+    }
+
     #[tokio::test(start_paused = true)]
     async fn one_refresh_is_under_way_at_a_time() {
         let schedule = schedule();
-        let first = schedule.admit(Instant::now()).expect("none is under way");
-        assert!((0..1000).all(|_| schedule.admit(Instant::now()).is_none()));
+        let first = begun(&schedule).await.expect("none is under way");
+        for _ in 0..1000 {
+            assert!(begun(&schedule).await.is_none());
+        }
         drop(first);
-        assert!(schedule.admit(Instant::now()).is_some());
+        yield_now().await;
+        assert!(begun(&schedule).await.is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn two_refreshes_begin_a_pause_apart() {
         let schedule = schedule();
-        let now = Instant::now();
-        assert_eq!(schedule.admit(now).map(|first| first.begins_at), Some(now));
-        assert_eq!(schedule.admit(now).map(|second| second.begins_at), Some(now + PAUSE));
-        advance(PAUSE * 3).await;
-        let later = Instant::now();
-        assert_eq!(schedule.admit(later).map(|third| third.begins_at), Some(later));
+        let mut after = Vec::new();
+        for pause in [Duration::ZERO, Duration::ZERO, PAUSE * 3] {
+            sleep(pause).await;
+            let (began, end) = begun(&schedule).await.expect("none is under way");
+            after.push(began);
+            drop(end);
+            yield_now().await;
+        }
+        assert_eq!(after, [Duration::ZERO, PAUSE, Duration::ZERO]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_refresh_that_never_ends_does_not_prevent_the_next_one() {
         let schedule = schedule();
-        let stuck = schedule.admit(Instant::now());
+        let stuck = begun(&schedule).await;
         advance(LONGEST).await;
-        let next = schedule.admit(Instant::now());
+        let next = begun(&schedule).await;
         assert!(next.is_some());
         drop(stuck);
-        assert!(schedule.admit(Instant::now()).is_none(), "the next one is still under way");
+        yield_now().await;
+        assert!(begun(&schedule).await.is_none(), "the next one is still under way");
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_is_due_at_the_beginning_and_after_the_interval() {
         let schedule = schedule();
         assert!(schedule.is_due(Instant::now()));
-        drop(schedule.admit(Instant::now()));
+        drop(begun(&schedule).await);
         assert!(!schedule.is_due(Instant::now()));
         advance(EVERY).await;
         assert!(schedule.is_due(Instant::now()));
@@ -129,10 +144,10 @@ mod tests {
     async fn a_wait_ends_with_the_refresh_or_at_the_deadline() {
         let schedule = schedule();
         let began = Instant::now();
-        drop(schedule.admit(began));
+        drop(begun(&schedule).await);
         schedule.ended(began + LONGEST).await;
         assert_eq!(began.elapsed(), Duration::ZERO);
-        let _running = schedule.admit(began);
+        schedule.refresh(began, pending());
         schedule.ended(began + LONGEST).await;
         assert_eq!(began.elapsed(), LONGEST);
     }

@@ -26,9 +26,8 @@ mod server_error;
 #[expect(dead_code, reason = "what is not interleaved here")]
 #[path = "../../src/shared_connection.rs"]
 mod shared_connection;
+mod shared_task;
 mod silence;
 mod sync;
 mod task;
 mod time;
-
-use self::task::spawn;

@@ -22,11 +22,6 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Runs a task in a thread. One that has to wait is dropped, as if its runtime had ended.
-pub(crate) fn spawn(task: impl Future<Output = ()> + 'static) {
-    thread::spawn(move || _ = poll_once(task));
-}
-
 /// Polls a future once, and drops it.
 pub(crate) fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
