@@ -127,8 +127,8 @@ impl RedisClient {
         share_time(self.options().connect_timeout, connect).await
     }
 
-    /// Checks that the user may run scripts, and these commands in them. The commands run on a name
-    /// that is not used, on each node of a cluster, and nothing is left behind. `ACL DRYRUN` would need
+    /// Checks that a single server is no node of a cluster, and that the user may run scripts, and these commands
+    /// in them. The commands run on a name that is not used, on each node of a cluster, and nothing is left behind. `ACL DRYRUN` would need
     /// the permission to administer.
     ///
     /// The commands are in lower case, of those that the scripts of this crate and of
@@ -142,7 +142,10 @@ impl RedisClient {
     /// [`Refused`](bellwether::store::StoreErrorKind::Refused) if the server is a replica.
     pub async fn check_commands(&self, commands: &[&str]) -> Result<(), StoreError> {
         for name in self.names_on_nodes("check") {
-            for check in rights::checks(&name, commands) {
+            // A node of a cluster refuses names in two slots. It is not to be used as a single server.
+            let other = (!self.is_cluster()).then(|| self.names().tagged_name("check", 1));
+            let names = [name].into_iter().chain(other).collect();
+            for check in rights::checks(names, commands) {
                 rights::read_reply(self.run(&check, Some).await?)?;
             }
         }

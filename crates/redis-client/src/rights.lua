@@ -1,6 +1,6 @@
 -- rights: whether this user may run the commands of other scripts. It leaves nothing behind.
 --
--- KEYS   1 a name of ours that is not used
+-- KEYS   1 a name of ours that is not used   2 another one, in another slot, unless it is a cluster
 -- ARGV   1 the commands, in lower case, with spaces between them
 -- gives  for each command that is refused, a line: its name and the error of the server
 --
@@ -29,6 +29,11 @@ for command in string.gmatch(ARGV[1], '%S+') do
   end
 end
 refused.del = try('DEL', name)
+if KEYS[2] then
+  -- Redis before 7.2 tracks it until it changes, because it is declared.
+  try('SET', KEYS[2], '', 'PX', 1000)
+  try('DEL', KEYS[2])
+end
 local gives = {}
 for command in string.gmatch(ARGV[1], '%S+') do
   if refused[command] then gives[#gives + 1] = command .. ' ' .. refused[command] end

@@ -10,15 +10,15 @@ use super::slots::InSlot;
 use bellwether::StoreError;
 use bellwether::store::StoreErrorKind;
 
-/// The requests that check that the user may run scripts by a name, and these commands in them: by
+/// The requests that check that the user may run scripts by these names, and these commands in them: by
 /// text and by hash, because a server that was restarted does not know the hash, and a user needs the
 /// permission for both.
-pub(super) fn checks(name: &[u8], commands: &[&str]) -> [RedisRequest<'static>; 2] {
-    let (name, commands) = (name.to_vec(), commands.join(" ").into_bytes());
-    let text = RIGHTS.text().as_bytes().to_vec();
-    let args = [text, b"1".to_vec(), name.clone(), commands.clone()];
-    let by_text = RedisRequest::command("EVAL", [], args, CHECKING).in_slot(name.slot());
-    [by_text, RedisRequest::script(&RIGHTS, [name], [commands], CHECKING)]
+pub(super) fn checks(names: Vec<Vec<u8>>, commands: &[&str]) -> [RedisRequest<'static>; 2] {
+    let (slot, commands) = (names[0].slot(), vec![commands.join(" ").into_bytes()]);
+    let head = [RIGHTS.text(), &names.len().to_string()].map(|text| text.as_bytes().to_vec());
+    let args = [&head[..], &names, &commands].concat();
+    let by_text = RedisRequest::command("EVAL", [], args, CHECKING).in_slot(slot);
+    [by_text, RedisRequest::script(&RIGHTS, names, commands, CHECKING)]
 }
 
 /// Reads the reply to a check.

@@ -1,7 +1,7 @@
 //! The check at start-up: whether the store can work with the server.
 
+use bellwether::StoreError;
 use bellwether::store::StoreErrorKind;
-use bellwether::{Key, StoreError};
 use bellwether_redis_client::{RedisClient, RedisRequest};
 
 /// Connects now instead of at the first use, and runs the commands of operations on names that are
@@ -9,12 +9,7 @@ use bellwether_redis_client::{RedisClient, RedisRequest};
 pub(super) async fn prepare(client: &RedisClient, has_near: bool) -> Result<(), StoreError> {
     client.connect().await?;
     for name in client.names_on_nodes("check") {
-        let mut names = vec![name];
-        if !client.is_cluster() {
-            // Two names in two slots: a node of a cluster refuses that.
-            names.push(client.names().name(&Key::of("bellwether.check").digest(), ""));
-        }
-        client.run(&RedisRequest::command("MGET", names, [], CONNECTING), Some).await?;
+        client.run(&RedisRequest::command("MGET", [name], [], CONNECTING), Some).await?;
     }
     client.check_scripts(&COMMANDS).await?;
     for probe in client.probes(CONNECTING) {

@@ -60,25 +60,9 @@ impl Scripted {
                 true => self.client.check_commands(&self.scripts.commands()).await?,
                 false => self.client.check_scripts(&self.scripts.commands()).await?,
             }
-            self.prove_single().await?;
             prove(lock).await
         });
         connecting.await
-    }
-
-    /// Renews an unused key with names in two slots, which a node of a cluster refuses. Does nothing if
-    /// it is to be a cluster.
-    pub(super) async fn prove_single(&self) -> Result<(), LockError> {
-        if self.client.is_cluster() {
-            return Ok(());
-        }
-        let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
-        let other = Key::of(CHECK).with(0).digest();
-        let names =
-            [claim.key().digest(), other].map(|digest| self.client.names().name(&digest, ":check"));
-        let args = [token(&claim), millis(Duration::ZERO)];
-        let request = RedisRequest::script(&self.scripts.renew, names, args, "connecting");
-        self.run(request, Some).await.map(drop)
     }
 
     /// The name of a key that is locked.

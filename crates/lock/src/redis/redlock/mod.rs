@@ -69,9 +69,9 @@ impl Redlock {
     }
 
     async fn proved(&self) -> Result<(), LockError> {
-        let proved = self.0.nodes.iter().map(|node| async {
-            node.client.check_commands(&node.scripts.commands()).await?;
-            node.prove_single().await
+        let proved = self.0.nodes.iter().map(async |node| {
+            let checked = node.client.check_commands(&node.scripts.commands()).await;
+            checked.map_err(LockError::from)
         });
         let misfits = |error: &LockError| error.kind() == LockErrorKind::Misconfigured;
         // Other errors of a minority do not matter.
