@@ -8,7 +8,7 @@ use std::task::Context;
 use std::{io, mem};
 
 use futures_util::FutureExt;
-use redis::aio::{MultiplexedConnection, SendError};
+use redis::aio::{AsyncPushSender, MultiplexedConnection, SendError};
 use redis::{ErrorKind, Pipeline, PushInfo, RedisError, ServerErrorKind, Value};
 use tokio::runtime::Handle;
 use tokio::select;
@@ -231,10 +231,10 @@ impl ConnectionState {
 /// Receives the push messages of a connection. It is dropped when that ends, also with its runtime.
 pub(super) struct PushReceiver(pub(super) Arc<ConnectionState>);
 
-impl PushReceiver {
-    pub(super) fn receive(&self, push: &PushInfo) -> Result<(), SendError> {
+impl AsyncPushSender for PushReceiver {
+    fn send(&self, push: PushInfo) -> Result<(), SendError> {
         if self.0.is_tracked {
-            self.0.node.parts.receive(self.0.node.place, push);
+            self.0.node.parts.receive(self.0.node.place, &push);
         }
         Ok(())
     }

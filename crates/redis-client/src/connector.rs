@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use redis::RedisError;
 use redis::aio::MultiplexedConnection;
-use redis::{PushInfo, RedisError};
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -106,10 +106,7 @@ impl Connector {
     ) -> Result<(Arc<ConnectionState>, Dialed), ServerError> {
         let state = ConnectionState::new(Arc::clone(&self.node), number, self.is_tracked());
         let state = Arc::new(state);
-        let pushes = is_resp3.then(|| {
-            let receiver = PushReceiver(Arc::clone(&state));
-            Arc::new(move |push: PushInfo| receiver.receive(&push)) as PushSender
-        });
+        let pushes = is_resp3.then(|| Arc::new(PushReceiver(Arc::clone(&state))) as PushSender);
         let failovers = Arc::clone(&self.node.failovers);
         let until = async move { failovers.switched.notified().await };
         let heard = [&state.heard, &self.node.heard].map(Arc::clone);
