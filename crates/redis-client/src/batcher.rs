@@ -15,9 +15,9 @@ pub trait BatchSender: Send + Sync + 'static {
     type Request: Send;
     /// What it gets.
     type Answer: Send;
-
-    /// Whether a batch of so many requests is sent without a wait for more.
-    fn is_full(&self, requests: usize) -> bool;
+    /// The maximum number of requests in a batch. With more of them, the server would wait for the process and
+    /// then the process for the server, and a longer reply would delay those behind it.
+    const AT_ONCE: usize;
 
     /// Sends a batch, and answers its callers. A caller whose `answer` is dropped has to ask alone.
     fn send(
@@ -94,7 +94,7 @@ impl<S: BatchSender> Batcher<S> {
         }
         batch.requests.send(BatchedRequest { request, answer }).ok()?;
         batch.count += 1;
-        if batch.requests.is_closed() || self.0.sender.is_full(batch.count) {
+        if batch.requests.is_closed() || batch.count >= S::AT_ONCE {
             *next = None;
         }
         Some(answered)
@@ -108,7 +108,7 @@ impl<S: BatchSender> Batcher<S> {
             yield_now().await;
             joined.close();
             let mut batch = Vec::new();
-            while joined.recv_many(&mut batch, AT_ONCE).await > 0 {}
+            while joined.recv_many(&mut batch, S::AT_ONCE).await > 0 {}
             state.sender.send(batch).await;
         });
         NextBatch { requests, count: 0, runtime: runtime.id() }
@@ -126,6 +126,3 @@ impl<S: BatchSender> fmt::Debug for Batcher<S> {
         f.debug_struct("Batcher").finish_non_exhaustive()
     }
 }
-
-/// How many requests a task takes in one step. A full batch usually has fewer.
-const AT_ONCE: usize = 64;

@@ -90,11 +90,6 @@ impl RedisClient {
         request.read(replied, read)
     }
 
-    /// How many servers are in use: one, or the nodes of a cluster that own slots.
-    pub fn server_count(&self) -> usize {
-        self.0.servers.owners().len()
-    }
-
     /// Splits items, each in a slot, into groups that one command can have: all of them for a single
     /// server, and those of one slot for a cluster.
     pub fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<Vec<T>> {

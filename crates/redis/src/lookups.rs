@@ -157,10 +157,7 @@ impl Lookups {
 impl BatchSender for NameReader {
     type Request = ReadNames;
     type Answer = ReadResult;
-
-    fn is_full(&self, lookups: usize) -> bool {
-        is_full(lookups, || self.client.server_count())
-    }
+    const AT_ONCE: usize = 32;
 
     /// With one command for each server. Each lookup is answered as soon as its servers have replied, or one
     /// of them has failed.
@@ -334,21 +331,6 @@ fn distinct(asked: impl Iterator<Item = ReadName>) -> (Vec<ReadName>, Vec<usize>
     (names, places)
 }
 
-/// Whether a batch of so many names is sent without a wait for more. That of a cluster has room for
-/// several nodes, because each of them gets only its part. The servers are counted at multiples of
-/// [`AT_ONCE`] only, because that takes a lock.
-fn is_full(names: usize, servers: impl FnOnce() -> usize) -> bool {
-    names.is_multiple_of(AT_ONCE) && names >= AT_ONCE * servers().min(MOST_PARTS)
-}
-
-/// The maximum number of names in a batch for one server. With more of them, the server would wait
-/// for the process and then the process for the server, and a longer reply would delay those behind
-/// it.
-const AT_ONCE: usize = 32;
-
-/// For how many nodes of a cluster a batch has room. All of its keys may be of one node.
-const MOST_PARTS: usize = 8;
-
 const READING: &str = "reading an entry";
 
 /// How many bytes entries had that were not short when they were last seen, by key. It takes no memory until
@@ -486,20 +468,6 @@ mod tests {
         assert_eq!(failed(ReadName::Entry(digest(0))), [late, None, None]);
         assert_eq!(failed(ReadName::Tag(digest(2))), [late, late, None]);
         assert_eq!(failed(ReadName::Entry(digest(9))), [None; 3]);
-    }
-
-    #[test]
-    fn a_batch_has_room_for_each_of_a_few_servers() {
-        for (servers, most) in [(0, 32), (1, 32), (3, 96), (8, 256), (100, 256)] {
-            let full = (1..).find(|lookups| is_full(*lookups, || servers));
-            assert_eq!(full, Some(most), "{servers}");
-        }
-    }
-
-    #[test]
-    fn a_batch_that_has_more_than_its_room_is_full_at_the_next_multiple() {
-        let full = (97..).find(|lookups| is_full(*lookups, || 1));
-        assert_eq!(full, Some(128));
     }
 
     #[test]

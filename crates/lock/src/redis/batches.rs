@@ -53,10 +53,7 @@ impl<const A: usize> Batches<A> {
 impl<const A: usize> BatchSender for ClaimSender<A> {
     type Request = ClaimPart<A>;
     type Answer = BatchAnswer;
-
-    fn is_full(&self, requests: usize) -> bool {
-        requests >= AT_ONCE
-    }
+    const AT_ONCE: usize = 16;
 
     async fn send(&self, mut batch: Vec<BatchedRequest<ClaimPart<A>, BatchAnswer>>) {
         // A claim that is given up meanwhile may be released next, and must not be granted after.
@@ -113,9 +110,5 @@ fn numbers(reply: RedisValue) -> Option<Vec<Option<i64>>> {
     };
     answers.into_iter().map(number).collect()
 }
-
-/// The maximum number of claims in one script. With more of them, the server would wait for the
-/// process and then the process for the server.
-const AT_ONCE: usize = 16;
 
 const ENDED: &str = "the runtime ended that waited for a reply to several claims";
