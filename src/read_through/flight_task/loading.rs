@@ -253,14 +253,17 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Settling<'_, S, Req, C> {
         }
         let statistics = &core.statistics;
         match self.send_commit(lease, draft).await {
-            Ok(Settled::Done) if is_shared => {
+            // For this process only. Later callers ask the store, which may be back: an invalidation by another
+            // process during the load is not known here.
+            Ok(Settled::Done | Settled::TooLarge) if !is_shared => {
+                TaskEvent::Superseded { began, outcome }
+            }
+            Ok(Settled::Done) => {
                 statistics.commit(CommitEvent::Stored);
                 replacement.inspect(|it| it.is_stored(core, claim));
                 let outcome = outcome.with(CacheStatus::Led { stored });
                 TaskEvent::Stored { asked, outcome }
             }
-            // For this process only.
-            Ok(Settled::Done) => TaskEvent::Stored { asked, outcome },
             Ok(Settled::TooLarge) => {
                 let (why, key) = (["an answer is too large to be stored", ""], leader.key());
                 statistics.warn(Statistics::NOW_AND_THEN, why, Some(key), Some(&"by the store"));

@@ -113,7 +113,8 @@ pub(crate) enum Event<P: Payload> {
     WaitRanOut,
     /// The value is stored. It answers the waiters that had joined before the commit.
     Stored { asked: P::Generation, outcome: P::Outcome },
-    /// The value is not stored: something newer or an invalidation came between lease and commit.
+    /// The value is not stored: something newer or an invalidation came between lease and commit. Or it is
+    /// stored for this process only.
     Superseded { began: P::Generation, outcome: P::Outcome },
     /// The reply to the commit was lost: the value may be stored or not.
     CommitFailed { began: P::Generation, outcome: P::Outcome },

@@ -3,7 +3,9 @@
 use bellwether::Tag;
 use bellwether::store::{Settled, Store, StoreErrorKind, Withdrawal, WithdrawalTarget};
 use bellwether_test::StoreExt as _;
-use bellwether_testkit::caches::{MINUTE, SECOND, answer, cached, commit, idle, key, layer, lease};
+use bellwether_testkit::caches::{
+    MINUTE, SECOND, answer, answers, ask, burst, cached, commit, idle, key, layer, lease,
+};
 use bellwether_testkit::loaders::Loader;
 use tokio::time::sleep;
 use tower::Layer;
@@ -57,6 +59,22 @@ async fn a_load_that_began_during_an_invalidation_is_not_kept() {
     gate.open();
     invalidation.await.unwrap().unwrap();
     assert_eq!(commit(&store, begun, "older").await, Settled::Superseded);
+}
+
+/// While it was away from the store, another process may have invalidated the key.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_comes_when_the_store_is_back_gets_no_value_of_a_load_from_before() {
+    let (primary, store) = down();
+    let loader = Loader::gated();
+    let cached = cached(store, &loader);
+    let first = ask(&cached, 1);
+    loader.has_begun(1).await;
+    primary.heal();
+    let later = burst(&cached, 1, 10);
+    idle().await;
+    loader.let_go(2);
+    assert_eq!(answers(vec![first]).await, [1]);
+    assert_eq!(answers(later).await, [2; 10]);
 }
 
 #[tokio::test(start_paused = true)]
