@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redis::Value;
 
 use super::request::{RedisRequest, RedisScript};
-use super::server_error::{ServerError, classify_text};
+use super::server_error::{self, ServerError, classify_text};
 use super::slots::InSlot;
 use bellwether::StoreError;
 use bellwether::store::StoreErrorKind;
@@ -34,11 +34,15 @@ pub(super) fn read_reply(reply: Value) -> Result<(), StoreError> {
         String::from_utf8_lossy(&said).lines().filter_map(|line| line.split_once(' '))
     {
         match classify_text(why) {
-            Some(class) if class.kind == StoreErrorKind::Misconfigured => {
-                missing.push(format!("+{command}"));
+            Some(class) if class.advice == server_error::RIGHTS => {
+                missing.push(format!("+{command}"))
             }
-            Some(class) if class.is_of_replica() => {
-                let message = format!("redis, {CHECKING}: {why}: {}", class.advice);
+            // Without messages, waiters poll.
+            Some(class)
+                if class.is_of_replica()
+                    || class.kind == StoreErrorKind::Misconfigured && command != "publish" =>
+            {
+                let message = format!("redis, {CHECKING}: `{command}`: {why}: {}", class.advice);
                 return Err(StoreError::new(class.kind, message));
             }
             // It may be over soon.
@@ -92,6 +96,17 @@ mod tests {
     fn a_replica_is_an_error() {
         let error = refusal(&[["set", "READONLY You can't write against a read only replica."]]);
         assert!(error.unwrap_err().to_string().contains("primary"));
+    }
+
+    #[test]
+    fn a_command_that_the_server_does_not_know_is_named() {
+        for server in ["Unknown Redis command", "Unknown command"] {
+            let why = format!("ERR {server} called from script script: 1f, on @user_script:1.");
+            let error = refusal(&[["del", &why]]).unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
+            assert!(error.to_string().contains("`del`"), "{error}");
+            assert!(refusal(&[["publish", &why]]).is_ok());
+        }
     }
 
     #[test]

@@ -258,10 +258,9 @@ const CLASSIFICATIONS: &[Classification] = &[
     misconfigured("has no permissions to run", RIGHTS),
     misconfigured("user executing the script can't", RIGHTS),
     misconfigured("ACL failure in script", RIGHTS),
-    misconfigured(
-        "unknown command",
-        "it must be Redis 6.2 or later, or Valkey, with no command renamed",
-    ),
+    misconfigured("unknown command", RENAMED),
+    // Of a script.
+    misconfigured("command called from", RENAMED),
     misconfigured("MOVED", CLUSTER),
     misconfigured("ASK", CLUSTER),
     misconfigured("CROSSSLOT", CLUSTER),
@@ -277,7 +276,9 @@ const DISAGREE: &str = "the nodes of the cluster disagree about the owner of its
 pub(super) const CLUSTER_DOWN: &str = "it is a node of a cluster that takes no requests: some slots have no owner, or most nodes do \
      not reach each other";
 
-const RIGHTS: &str = "the user must be allowed what the documentation of `RedisStore` or of the lock lists, \
+const RENAMED: &str = "it must be Redis 6.2 or later, or Valkey, with no command renamed";
+
+pub(super) const RIGHTS: &str = "the user must be allowed what the documentation of `RedisStore` or of the lock lists, \
      `~bw:*` among it";
 
 const fn not_ready(said: &'static str, advice: &'static str) -> Classification {
@@ -361,6 +362,10 @@ mod tests {
             (
                 "ERR Error running script (call to f_1f): @user_script:9: @user_script: 9: -READONLY You can't",
                 Refused,
+            ),
+            (
+                "ERR Unknown Redis command called from script script: 1f, on @user_script:7.",
+                Misconfigured,
             ),
         ];
         for (reply, kind) in replies {

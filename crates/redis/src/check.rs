@@ -33,7 +33,7 @@ async fn explain_untracked(client: &RedisClient) -> Result<(), StoreError> {
     let args = [b"TRACKING".to_vec(), b"ON".to_vec()];
     let request = RedisRequest::command("CLIENT", [], args, CONNECTING);
     match client.run(&request, Some).await {
-        Err(error) if error.kind() == StoreErrorKind::Misconfigured => {
+        Err(error) if error.to_string().contains("NOPERM") => {
             let message = format!("{error}: a near cache needs `+client|tracking`");
             Err(StoreError::new(StoreErrorKind::Misconfigured, message))
         }

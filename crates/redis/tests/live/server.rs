@@ -78,6 +78,23 @@ async fn a_right_that_a_near_cache_needs_is_named_on_connecting() {
 }
 
 #[tokio::test]
+async fn a_command_that_is_renamed_is_named_on_connecting() {
+    for command in ["GET", "SET", "DEL", "PTTL", "PEXPIRE", "TIME", "SETRANGE"] {
+        let server = RedisServer::start_with(&["--rename-command", command, ""]);
+        let (kind, said) = misfit(&server).await;
+        assert_eq!(kind, StoreErrorKind::Misconfigured, "{command}: {said}");
+        assert!(said.contains(&command.to_lowercase()) && said.contains("renamed"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_the_command_for_tracking_is_used_without_copies() {
+    let server = RedisServer::start_with(&["--rename-command", "CLIENT", ""]);
+    let store = options(&server).near(1 << 20).connect().await.expect("a store");
+    assert!(!store.is_tracking());
+}
+
+#[tokio::test]
 async fn connecting_leaves_nothing_behind() {
     let server = RedisServer::start();
     let _store = user(&server, &all_rights()).connect().await.expect("a store");
