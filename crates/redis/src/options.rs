@@ -226,6 +226,10 @@ impl RedisOptions {
 
     /// Connects, and checks that the server answers and permits what the scripts need.
     ///
+    /// The connections and tasks of a store belong to the runtimes that first need them. Connect in one that
+    /// goes on to run: one that stays and is not driven any more receives no messages, and repeats no
+    /// invalidations.
+    ///
     /// # Errors
     /// If an option is wrong, if the server or a node of the cluster cannot be reached or is not ready,
     /// if slots of the cluster have no owner, if a single server is a replica or a node of a cluster, or
