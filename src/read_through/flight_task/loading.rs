@@ -244,7 +244,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Settling<'_, S, Req, C> {
         let stored = draft.is_value();
         let replacement = self.replacement(&granted, &draft);
         let GrantedLease { lease, .. } = granted;
-        let is_shared = lease.outage.is_none();
+        let is_local = lease.outage.is_some();
         if let Some(Replacement { is_audit: true, is_same: true, .. }) = replacement {
             // The same entry stays, so that another audit of it can be decided.
             core.statistics.audit(AuditEvent::Confirmed);
@@ -253,9 +253,8 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Settling<'_, S, Req, C> {
         }
         let statistics = &core.statistics;
         match self.send_commit(lease, draft).await {
-            // For this process only. Later callers ask the store, which may be back: an invalidation by another
-            // process during the load is not known here.
-            Ok(Settled::Done | Settled::TooLarge) if !is_shared => {
+            // For this process only. Later callers ask the store: another process may have invalidated the key.
+            Ok(Settled::Done | Settled::TooLarge) if is_local => {
                 TaskEvent::Superseded { began, outcome }
             }
             Ok(Settled::Done) => {
