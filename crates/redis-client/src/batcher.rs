@@ -1,11 +1,10 @@
 //! Batches: requests of concurrent callers, sent together.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::{fmt, mem};
 
 use bellwether::adapter::locked;
 use tokio::runtime::{Handle, Id};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
@@ -38,32 +37,33 @@ pub struct BatchedRequest<R, A> {
 
 /// Collects requests into batches.
 ///
-/// A task yields once, and then sends all requests that have come by then, or as many as a batch may have.
-/// So no caller waits for the round trip of another one, and the connection handles one message instead of
-/// one per caller.
+/// A task yields once, and then sends all requests that have come by then. A batch that is full before
+/// is sent by a task of its own. So no caller waits for the round trip of another one, and the
+/// connection handles one message instead of one per caller.
 pub struct Batcher<S: BatchSender>(Arc<BatcherState<S>>);
 
 struct BatcherState<S: BatchSender> {
     sender: S,
-    /// The batch that can be joined. Never held across an `.await`.
-    next: Mutex<Option<NextBatch<S>>>,
+    /// Never held across an `.await`.
+    next: Mutex<NextBatch<S>>,
 }
 
-/// A batch that a task is about to send. It is closed when the task does, and if the task is dropped. Apart in
-/// memory from what callers only read.
+/// The batch that is sent next. While it has requests, a task is about to send it. Apart in memory from
+/// what callers only read.
 #[repr(align(128))]
 struct NextBatch<S: BatchSender> {
-    requests: UnboundedSender<BatchedRequest<S::Request, S::Answer>>,
-    /// How many there are.
-    count: usize,
-    /// The runtime of the task.
-    runtime: Id,
+    requests: Vec<BatchedRequest<S::Request, S::Answer>>,
+    /// The runtime of that task, while there are requests.
+    runtime: Option<Id>,
+    /// How many batches were before it.
+    number: u64,
 }
 
 impl<S: BatchSender> Batcher<S> {
     /// Without requests.
     pub fn new(sender: S) -> Self {
-        Self(Arc::new(BatcherState { sender, next: Mutex::new(None) }))
+        let next = NextBatch { requests: Vec::new(), runtime: None, number: 0 };
+        Self(Arc::new(BatcherState { sender, next: Mutex::new(next) }))
     }
 
     /// What sends its batches.
@@ -87,31 +87,24 @@ impl<S: BatchSender> Batcher<S> {
         let runtime = Handle::try_current().ok()?;
         let (answer, answered) = oneshot::channel();
         let mut next = locked(&self.0.next);
-        next.take_if(|batch| batch.requests.is_closed());
-        let batch = next.get_or_insert_with(|| self.begin(&runtime));
-        if batch.runtime != runtime.id() {
+        if next.runtime.is_some_and(|id| id != runtime.id()) {
             return None;
         }
-        batch.requests.send(BatchedRequest { request, answer }).ok()?;
-        batch.count += 1;
-        if batch.requests.is_closed() || batch.count >= S::AT_ONCE {
-            *next = None;
+        next.runtime = Some(runtime.id());
+        next.requests.push(BatchedRequest { request, answer });
+        let number = next.number;
+        let is_first = next.requests.len() == 1;
+        let full = (next.requests.len() >= S::AT_ONCE).then(|| next.take());
+        drop(next);
+        if is_first {
+            runtime.spawn(BatchFlush { state: Arc::clone(&self.0), number }.run());
+        }
+        if let Some(full) = full {
+            // The server works on it while other callers still join the next batch.
+            let state = Arc::clone(&self.0);
+            runtime.spawn(async move { state.sender.send(full).await });
         }
         Some(answered)
-    }
-
-    /// Begins a batch, and the task that sends it. If that is dropped, its callers ask alone.
-    fn begin(&self, runtime: &Handle) -> NextBatch<S> {
-        let (requests, mut joined) = unbounded_channel();
-        let state = Arc::clone(&self.0);
-        runtime.spawn(async move {
-            yield_now().await;
-            joined.close();
-            let mut batch = Vec::new();
-            while joined.recv_many(&mut batch, S::AT_ONCE).await > 0 {}
-            state.sender.send(batch).await;
-        });
-        NextBatch { requests, count: 0, runtime: runtime.id() }
     }
 }
 
@@ -124,5 +117,44 @@ impl<S: BatchSender> Clone for Batcher<S> {
 impl<S: BatchSender> fmt::Debug for Batcher<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batcher").finish_non_exhaustive()
+    }
+}
+
+impl<S: BatchSender> NextBatch<S> {
+    /// The requests, of which there are none after it.
+    fn take(&mut self) -> Vec<BatchedRequest<S::Request, S::Answer>> {
+        self.runtime = None;
+        self.number += 1;
+        mem::take(&mut self.requests)
+    }
+}
+
+/// The task that sends a batch, unless it is full before. If it is dropped before, the callers ask
+/// alone.
+struct BatchFlush<S: BatchSender> {
+    state: Arc<BatcherState<S>>,
+    number: u64,
+}
+
+impl<S: BatchSender> BatchFlush<S> {
+    async fn run(self) {
+        yield_now().await;
+        let batch = self.take();
+        if !batch.is_empty() {
+            self.state.sender.send(batch).await;
+        }
+    }
+
+    /// Its batch. Empty if that was sent already.
+    fn take(&self) -> Vec<BatchedRequest<S::Request, S::Answer>> {
+        let mut next = locked(&self.state.next);
+        if next.number == self.number { next.take() } else { Vec::new() }
+    }
+}
+
+impl<S: BatchSender> Drop for BatchFlush<S> {
+    fn drop(&mut self) {
+        // There are none after it was sent. This wakes the callers, after the lock.
+        drop(self.take());
     }
 }
