@@ -25,30 +25,38 @@ fn verdict(state: &Path, promise: &str) -> (u64, u64) {
     (number("violated"), number("checked"))
 }
 
-/// After how many invalidations a store without near copies gave an old answer, and of how many.
-fn late_in_redis(state: &Path) -> (u64, u64) {
+/// After how many invalidations a store without near copies gave an old answer, and of how many. None if
+/// none was timed.
+fn late_in_redis(state: &Path) -> Option<(u64, u64)> {
     let text = fs::read_to_string(state.join("report.json")).expect("a report");
     let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let pairs = &report["tally"]["times"]["last old answer: Redis, no fault"];
-    let pairs: Vec<(u64, u64)> = serde_json::from_value(pairs.clone()).expect("pairs");
+    let pairs: Vec<(u64, u64)> = serde_json::from_value(pairs.clone()).ok()?;
     let times = |is_late: bool| {
         pairs.iter().filter(|(micros, _)| is_late == (*micros > 0)).map(|(_, times)| times).sum()
     };
-    (times(true), times(true) + times(false))
+    Some((times(true), times(true) + times(false)))
 }
 
 #[test]
 fn a_session_checks_all_promises_and_adds_up() {
     let state = tempfile::tempdir().expect("a directory");
-    for sessions in 1..=2 {
+    // On a machine that is too busy, a session of seconds times no invalidation.
+    let mut is_timed = false;
+    for sessions in 1..=6 {
+        if sessions > 2 && is_timed {
+            break;
+        }
         let output = run(state.path(), &["--calm"]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         let page = fs::read_to_string(state.path().join("report.html")).expect("a page");
         assert_eq!(page.matches("<code>tested</code>").count(), sessions);
         assert!(!page.contains(env!("CARGO_MANIFEST_DIR")), "a path of this machine");
-        assert!(page.contains("near copies, invalidated by another process, no fault"));
+        is_timed = page.contains("near copies, invalidated by another process, no fault")
+            && late_in_redis(state.path()).is_some();
     }
-    let (late, of) = late_in_redis(state.path());
+    assert!(is_timed, "no invalidation was timed");
+    let (late, of) = late_in_redis(state.path()).expect("pairs");
     assert!(late == 0 && of > 0, "{late} of {of}");
     for promise in ["Invalidation", "NearCopy", "Stale", "Value", "Wait", "OneLoad"] {
         let (violated, checked) = verdict(state.path(), promise);
@@ -65,7 +73,7 @@ fn an_invalidation_that_is_left_out_is_found() {
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
     let (violated, checked) = verdict(state.path(), "Invalidation");
     assert!(0 < violated && violated < checked, "{violated} of {checked}");
-    let (late, of) = late_in_redis(state.path());
+    let (late, of) = late_in_redis(state.path()).expect("pairs");
     assert!(0 < late && late <= of, "{late} of {of}");
     let recorded = fs::read_to_string(state.path().join("violations.jsonl")).expect("a record");
     assert!(recorded.lines().next().is_some_and(|line| line.contains("load reads")), "{recorded}");
